@@ -97,7 +97,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("mcp", {"ratchet.agents.server"}),
         ("pandas", {"ratchet.loop.table"}),
         ("optuna", {"ratchet.search.tpe"}),
-        ("altair", {"ratchet.report.charts"}),
+        ("altair", {"ratchet.report.charts", "ratchet.report.drawing"}),
         ("jinja2", {"ratchet.report.page"}),
         ("ray", {"ratchet.search.cluster"}),
     ],

@@ -15,7 +15,6 @@ from ratchet.loop.ledger import NAME, writing
 from ratchet.loop.workspace import under_way
 from ratchet.process.boot import home
 from ratchet.report import words
-from ratchet.report.drawing import FORMATS, drawn
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
 from ratchet.report.story import Material, Story, story
@@ -193,6 +192,7 @@ def plot_options(parser: argparse.ArgumentParser) -> None:
 def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     """Draw one chart of a kernel's ledger or of its current modelled run."""
     from ratchet.report import charts
+    from ratchet.report.drawing import FORMATS, drawn
 
     if options.output.suffix.removeprefix(".").lower() not in FORMATS:
         raise Refusal(Status.USAGE, f"-o: got {options.output.name!r:.60}, wanted a name that ends in .svg or .png")

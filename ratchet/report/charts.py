@@ -6,14 +6,25 @@ light ones in where a chart becomes a file. A chart that there is nothing to dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import altair as alt
 
 from ratchet.report import words
-from ratchet.report.drawing import CONFIG
+from ratchet.report.drawing import (
+    Rows,
+    Spec,
+    bars_of,
+    colours_of,
+    drawing_of,
+    label_of,
+    log_scale,
+    name_axis,
+    share_axis,
+    spec_of,
+    tip,
+)
 from ratchet.report.story import KEPT, Experiment, GridStep, Outcome, Story, Track
 from ratchet.report.tables import KINDS, PARTS, buffer_name, compute_roof, on_roofline, spent_table, step_bar
 from ratchet.tpu.chips import CHIPS
@@ -21,8 +32,6 @@ from ratchet.values import Timeline, Vmem
 from ratchet.view.explain import allocation_in_words
 from ratchet.view.text import clean, size
 
-Spec = dict[str, Any]
-Rows = Sequence[Mapping[str, object]]
 OUTCOMES = {
     Outcome.KEPT: ("var(--kept)", "circle"),
     Outcome.BASELINE: ("var(--baseline)", "diamond"),
@@ -100,21 +109,21 @@ def trajectory(track: Track) -> Spec | None:
         axis=alt.Axis(format="d", tickMinStep=1),
         scale=alt.Scale(domain=[min(numbers) - 0.5, max(numbers) + 0.5], nice=False),
     )
-    y = _log(alt.Y, "ms:Q", "latency, ms", low, failed_at * 1.08)
+    y = log_scale(alt.Y, "ms:Q", "latency, ms", low, failed_at * 1.08)
     best = [{"number": one.number, "ms": one.latency_ms} for one in known if one.in_place]
     best += [{"number": numbers[-1], "ms": best[-1]["ms"]}] if best else []
     floor = [{"number": one.number, "ms": one.floor_ms} for one in known if one.floor_ms]
     layers = []
     if floor:
         floor += [{"number": numbers[-1], "ms": floor[-1]["ms"]}]
-        line = _chart(floor).mark_line(
+        line = drawing_of(floor).mark_line(
             interpolate="step-after", strokeDash=[6, 4], color="var(--floor)", strokeWidth=1.5
         )
         layers.append(line.encode(x=x, y=y))
         label = {**floor[-1], "label": f"floor {words.ms(floor[-1]['ms'])}"}
-        layers.append(_label(label, x, y, align="right", baseline="top", dy=4))
+        layers.append(label_of(label, x, y, align="right", baseline="top", dy=4))
     if best:
-        line = _chart(best).mark_line(interpolate="step-after", color="var(--kept)", strokeWidth=2)
+        line = drawing_of(best).mark_line(interpolate="step-after", color="var(--kept)", strokeWidth=2)
         layers.append(line.encode(x=x, y=y))
     points = [
         _point(one)
@@ -125,9 +134,9 @@ def trajectory(track: Track) -> Spec | None:
         }
         for one in sorted(track.experiments, key=lambda one: one.in_place)
     ]
-    tips = [_tip("latency", "latency"), _tip("why", "outcome")]
+    tips = [tip("latency", "latency"), tip("why", "outcome")]
     layers.append(_outcomes(points, x, y, tips, opacity=1))
-    return _spec(alt.layer(*layers), height=_HEIGHT)
+    return spec_of(alt.layer(*layers), height=_HEIGHT)
 
 
 def roofline(story: Story) -> Spec | None:
@@ -151,10 +160,10 @@ def roofline(story: Story) -> Spec | None:
         {"intensity": right, "tflops": compute, "order": 2},
     ]
     lowest = min(tflops for _, tflops in reached.values())
-    x = _log(
+    x = log_scale(
         alt.X, "intensity:Q", "useful FLOPs per compulsory byte", left, right, format="~s", tickCount=4, grid=False
     )
-    y = _log(alt.Y, "tflops:Q", "TFLOP/s", min(lowest, left * bandwidth / 1e12) / 2, compute * 1.5)
+    y = log_scale(alt.Y, "tflops:Q", "TFLOP/s", min(lowest, left * bandwidth / 1e12) / 2, compute * 1.5)
     points = [
         _point(one)
         | {
@@ -166,20 +175,20 @@ def roofline(story: Story) -> Spec | None:
         if one.number in reached
     ]
     kept = [point for point in points if point["outcome"] in KEPT]
-    tips = [_tip("tflops", "TFLOP/s", kind="Q", format=".4~g"), _tip("reached", "of the roofline")]
+    tips = [tip("tflops", "TFLOP/s", kind="Q", format=".4~g"), tip("reached", "of the roofline")]
     layers = [
-        _chart(roof).mark_line(color="var(--floor)", strokeWidth=2).encode(x=x, y=y, order="order:Q"),
-        _chart(kept).mark_line(color="var(--kept)", strokeWidth=1.5).encode(x=x, y=y, order="number:Q"),
+        drawing_of(roof).mark_line(color="var(--floor)", strokeWidth=2).encode(x=x, y=y, order="order:Q"),
+        drawing_of(kept).mark_line(color="var(--kept)", strokeWidth=1.5).encode(x=x, y=y, order="number:Q"),
         _outcomes(points, x, y, tips, opacity=0.9),
-        _label({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", baseline="top", dx=10),
-        _label({**roof[2], "label": f"{compute:.0f} TFLOP/s"}, x, y, align="right", dx=-4, dy=-8),
+        label_of({**roof[0], "label": f"{bandwidth / 1e9:.0f} GB/s"}, x, y, align="left", baseline="top", dx=10),
+        label_of({**roof[2], "label": f"{compute:.0f} TFLOP/s"}, x, y, align="right", dx=-4, dy=-8),
     ]
     current = track.current
     last = [point for point in kept if current and point["number"] == current.number]
     if last and current:
         here = {**last[0], "label": f"now: {words.share_of_roofline(current)}"}
-        layers.append(_label(here, x, y, align="left", dx=10, color="var(--ink)", fontWeight="bold"))
-    return _spec(alt.layer(*layers), height=_HEIGHT)
+        layers.append(label_of(here, x, y, align="left", dx=10, color="var(--ink)", fontWeight="bold"))
+    return spec_of(alt.layer(*layers), height=_HEIGHT)
 
 
 def fidelity(story: Story) -> Spec | None:
@@ -194,10 +203,10 @@ def fidelity(story: Story) -> Spec | None:
     reach = max(0.1, *(abs(one.ratio - 1) for one in story.experiments if one.ratio is not None)) * 1.2
     x = alt.X("number:Q", title="experiment", axis=alt.Axis(format="d", tickMinStep=1))
     y = alt.Y("ratio:Q", title="measured over modelled", scale=alt.Scale(domain=[max(0, 1 - reach), 1 + reach]))
-    one_line = _chart([{"ratio": 1.0}]).mark_rule(color="var(--floor)", strokeDash=[6, 4]).encode(y=y)
-    tips = [_tip("number", "experiment", kind="Q"), _tip("what", "tried"), _tip("shown", "measured over modelled")]
-    points = _chart(rows).mark_point(filled=True, size=65, color="var(--kept)", opacity=1)
-    return _spec(alt.layer(one_line, points.encode(x=x, y=y, tooltip=tips)), height=220)
+    one_line = drawing_of([{"ratio": 1.0}]).mark_rule(color="var(--floor)", strokeDash=[6, 4]).encode(y=y)
+    tips = [tip("number", "experiment", kind="Q"), tip("what", "tried"), tip("shown", "measured over modelled")]
+    points = drawing_of(rows).mark_point(filled=True, size=65, color="var(--kept)", opacity=1)
+    return spec_of(alt.layer(one_line, points.encode(x=x, y=y, tooltip=tips)), height=220)
 
 
 def _point(one: Experiment) -> dict[str, object]:
@@ -210,13 +219,13 @@ def _outcomes(points: Rows, x: alt.X, y: alt.Y, tips: list[alt.Tooltip], *, opac
     names = [name for name in OUTCOMES if any(point["outcome"] == name for point in points)]
     colours, shapes = ([OUTCOMES[name][place] for name in names] for place in (0, 1))
     legend = alt.Legend(title=None, orient="top", symbolSize=80, columns=3)
-    marks = _chart(points).mark_point(filled=True, size=65 if len(points) <= 60 else 28, opacity=opacity)
+    marks = drawing_of(points).mark_point(filled=True, size=65 if len(points) <= 60 else 28, opacity=opacity)
     return marks.encode(
         x=x,
         y=y,
         color=alt.Color("outcome:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
         shape=alt.Shape("outcome:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
-        tooltip=[_tip("number", "experiment", kind="Q", format="d"), _tip("what", "tried"), *tips],
+        tooltip=[tip("number", "experiment", kind="Q", format="d"), tip("what", "tried"), *tips],
     )
 
 
@@ -230,12 +239,12 @@ def needed(timeline: Timeline) -> Spec:
         for rank, (unit, share) in enumerate(words.needed(timeline).items())
         if share >= 0.0005
     ]
-    bars = _bars(rows, color="var(--issue)").encode(
-        x=_share_axis("share", alt.Scale(domain=[0, 1])),
-        y=_names("unit", rows),
-        tooltip=[alt.Tooltip("unit:N"), _tip("shown", "of the run")],
+    bars = bars_of(rows, color="var(--issue)").encode(
+        x=share_axis("share", alt.Scale(domain=[0, 1])),
+        y=name_axis("unit", rows),
+        tooltip=[alt.Tooltip("unit:N"), tip("shown", "of the run")],
     )
-    return _spec(bars, height=_ROW * len(rows))
+    return spec_of(bars, height=_ROW * len(rows))
 
 
 def spent(timeline: Timeline) -> Spec:
@@ -250,14 +259,14 @@ def spent(timeline: Timeline) -> Spec:
         for part, count in table[unit].items()
         if count
     ]  # fmt: skip
-    bars = _bars(rows).encode(
-        x=_share_axis("sum(share)", alt.Scale(domainMin=0)),
-        y=_names("unit", rows),
-        color=_legend("part", rows, PARTS),
+    bars = bars_of(rows).encode(
+        x=share_axis("sum(share)", alt.Scale(domainMin=0)),
+        y=name_axis("unit", rows),
+        color=colours_of("part", rows, PARTS),
         order="place:Q",
-        tooltip=["unit:N", "part:N", "cycles:N", _tip("shown", "of the run")],
+        tooltip=["unit:N", "part:N", "cycles:N", tip("shown", "of the run")],
     )
-    return _spec(bars, height=_ROW * len(order))
+    return spec_of(bars, height=_ROW * len(order))
 
 
 def vmem(kernel: Vmem) -> Spec | None:
@@ -272,21 +281,21 @@ def vmem(kernel: Vmem) -> Spec | None:
     ]  # fmt: skip
     limit = [{"bytes": kernel.limit_bytes / (1 << 20), "what": f"limit {size(kernel.limit_bytes)}"}]
     x = alt.X("bytes:Q", title="MiB", axis=alt.Axis(format=".3~r", tickCount=5), scale=alt.Scale(domainMin=0))
-    bars = _bars(rows, color="var(--memory)").encode(
+    bars = bars_of(rows, color="var(--memory)").encode(
         x=x,
-        y=_names("buffer", rows),
-        tooltip=[_tip("what", "buffer"), _tip("shown", "size")],
+        y=name_axis("buffer", rows),
+        tooltip=[tip("what", "buffer"), tip("shown", "size")],
     )
-    rule = _chart(limit).mark_rule(color="var(--failed)", strokeDash=[5, 3], strokeWidth=1.5)
-    rule = rule.encode(x=x, tooltip=[_tip("what", "VMEM")])
-    return _spec(alt.layer(bars, rule), height=max(_ROW * len(rows), 2 * _ROW))
+    rule = drawing_of(limit).mark_rule(color="var(--failed)", strokeDash=[5, 3], strokeWidth=1.5)
+    rule = rule.encode(x=x, tooltip=[tip("what", "VMEM")])
+    return spec_of(alt.layer(bars, rule), height=max(_ROW * len(rows), 2 * _ROW))
 
 
 def step(one: GridStep) -> Spec:
     """One grid step: copies and waits as they were under way, units by how busy they are."""
     lanes = list(dict.fromkeys(bar.lane for bar in one.bars))
     rows = [step_bar(bar, one) | {"rank": lanes.index(bar.lane)} for bar in one.bars]
-    bars = _bars(rows, band=0.7).encode(
+    bars = bars_of(rows, band=0.7).encode(
         x=alt.X(
             "start:Q",
             title="µs from the beginning of the step",
@@ -294,12 +303,12 @@ def step(one: GridStep) -> Spec:
             scale=alt.Scale(domain=[0, one.end_us - one.start_us], nice=False),
         ),
         x2="end:Q",
-        y=_names("lane", rows),
-        color=_legend("kind", rows, KINDS),
+        y=name_axis("lane", rows),
+        color=colours_of("kind", rows, KINDS),
         opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.12, 1]), legend=None),
-        tooltip=[alt.Tooltip("lane:N"), _tip("shown", "what"), _tip("took", "lasts")],
+        tooltip=[alt.Tooltip("lane:N"), tip("shown", "what"), tip("took", "lasts")],
     )
-    return _spec(bars, height=_ROW * max(2, len(lanes)))
+    return spec_of(bars, height=_ROW * max(2, len(lanes)))
 
 
 # --- charts that can be files ---
@@ -344,56 +353,3 @@ PLOTS = {
     ),
 }
 """By the name that ``ratchet plot`` takes."""
-
-
-# --- parts of charts ---
-
-
-def _chart(rows: Rows) -> alt.Chart:
-    return alt.Chart(alt.Data(values=list(rows)))
-
-
-def _bars(rows: Rows, band: float = 0.75, **how: Any) -> alt.Chart:
-    return _chart(rows).mark_bar(height={"band": band}, **how)
-
-
-def _tip(field: str, title: str, *, kind: str = "N", **how: Any) -> alt.Tooltip:
-    return alt.Tooltip(f"{field}:{kind}", title=title, **how)
-
-
-def _label(row: Mapping[str, object], x: alt.X, y: alt.Y, **how: Any) -> alt.Chart:
-    text = _chart([row]).mark_text(**{"color": "var(--floor)", "fontSize": 12, **how})
-    return text.encode(x=x, y=y, text="label:N")
-
-
-def _log(kind: Any, field: str, title: str, low: float, high: float, **axis: Any) -> Any:
-    return kind(
-        field,
-        title=title,
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(**{"format": ".3~r", "tickCount": 5, **axis}),
-    )
-
-
-def _share_axis(field: str, scale: alt.Scale) -> alt.X:
-    return alt.X(f"{field}:Q", title="share of the run", axis=alt.Axis(format=".0%", tickCount=5), scale=scale)
-
-
-def _names(field: str, rows: Rows) -> alt.Y:
-    names = list(dict.fromkeys(str(row[field]) for row in rows))
-    return alt.Y(
-        f"{field}:N", title=None, sort=names, axis=alt.Axis(labelLimit=170, ticks=False, domain=False, grid=False)
-    )
-
-
-def _legend(field: str, rows: Rows, colours: Mapping[str, str]) -> alt.Color:
-    used = [name for name in colours if any(row[field] == name for row in rows)]
-    scale = alt.Scale(domain=used, range=[colours[name] for name in used])
-    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260))
-
-
-def _spec(chart: Any, *, height: int) -> Spec:
-    sized = chart.properties(
-        width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
-    )
-    return {**sized.to_dict(), "background": "transparent", "config": CONFIG}

@@ -1,4 +1,4 @@
-"""How charts are drawn: colours by name, files without a browser, and the script that draws them in a page.
+"""How charts are drawn: colours by name, marks and axes, files without a browser, the script that draws them in a page.
 
 Colours are named as charts name them: ``var(--kept)`` and so on.
 """
@@ -6,11 +6,15 @@ Colours are named as charts name them: ``var(--kept)`` and so on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import altair as alt
 
 from ratchet.values.status import Refusal, Status
 
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, object]]
 _COLOURS = {
     "paper": ("#ffffff", "#12161b"),
     "card": ("#f6f7f9", "#1b2128"),
@@ -55,7 +59,6 @@ def painted(spec: Any, colours: dict[str, str] = LIGHT) -> Any:
     return spec
 
 
-FORMATS = ("svg", "png")
 CONFIG: Mapping[str, object] = {
     "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
     "view": {"stroke": None},
@@ -66,6 +69,72 @@ CONFIG: Mapping[str, object] = {
     },
     "legend": {"labelColor": "var(--ink)", "labelFontSize": 12, "rowPadding": 4, "columnPadding": 14},
 }  # fmt: skip
+
+# --- parts of charts ---
+
+
+def drawing_of(rows: Rows) -> alt.Chart:
+    """A chart of some rows, without marks."""
+    return alt.Chart(alt.Data(values=list(rows)))
+
+
+def bars_of(rows: Rows, band: float = 0.75, **how: Any) -> alt.Chart:
+    """A bar for each row."""
+    return drawing_of(rows).mark_bar(height={"band": band}, **how)
+
+
+def tip(field: str, title: str, *, kind: str = "N", **how: Any) -> alt.Tooltip:
+    """A line of what is shown over a mark."""
+    return alt.Tooltip(f"{field}:{kind}", title=title, **how)
+
+
+def label_of(row: Mapping[str, object], x: alt.X, y: alt.Y, **how: Any) -> alt.Chart:
+    """A text beside a point."""
+    text = drawing_of([row]).mark_text(**{"color": "var(--floor)", "fontSize": 12, **how})
+    return text.encode(x=x, y=y, text="label:N")
+
+
+def log_scale(kind: Any, field: str, title: str, low: float, high: float, **axis: Any) -> Any:
+    """``kind`` (X or Y) of a field on a logarithmic scale."""
+    return kind(
+        field,
+        title=title,
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(**{"format": ".3~r", "tickCount": 5, **axis}),
+    )
+
+
+def share_axis(field: str, scale: alt.Scale) -> alt.X:
+    """A field of shares of the run."""
+    return alt.X(f"{field}:Q", title="share of the run", axis=alt.Axis(format=".0%", tickCount=5), scale=scale)
+
+
+def name_axis(field: str, rows: Rows) -> alt.Y:
+    """A field of names, in the order of the rows."""
+    names = list(dict.fromkeys(str(row[field]) for row in rows))
+    return alt.Y(
+        f"{field}:N", title=None, sort=names, axis=alt.Axis(labelLimit=170, ticks=False, domain=False, grid=False)
+    )
+
+
+def colours_of(field: str, rows: Rows, colours: Mapping[str, str]) -> alt.Color:
+    """Colours of a field by its value, with a legend."""
+    used = [name for name in colours if any(row[field] == name for row in rows)]
+    scale = alt.Scale(domain=used, range=[colours[name] for name in used])
+    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260))
+
+
+def spec_of(chart: Any, *, height: int) -> Spec:
+    """The specification of a chart."""
+    sized = chart.properties(
+        width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
+    )
+    return {**sized.to_dict(), "background": "transparent", "config": CONFIG}
+
+
+# --- files and pages ---
+
+FORMATS = ("svg", "png")
 _WIDTH = 860
 _SCALE = 2
 """Pixels of a PNG for one of the chart's."""
