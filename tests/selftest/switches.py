@@ -287,7 +287,7 @@ WITHOUT = {
     "all of the program": "the machine executes the whole schedule",
     "compiled memory": "the compiler decides about copies",
     "served sources": "`tests/process/boot/test_start.py` has each way around it",
-    "ledger chain": "`tests/loop/test_ledger.py` has each way around it",
+    "ledger chain": "`tests/loop/test_ledger.py` and `tests/loop/test_log.py` have each way around it",
     "canonical lock": "`tests/exam/candidate/test_tracer.py`",
     "plain git": "`tests/loop/test_refusals.py`",
     "regular files": "`tests/exam/candidate/test_tracer.py`",
