@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -130,7 +129,7 @@ class Comparer:
         pairs = zip(outputs, instance.problem.outputs, strict=True)
         cast = [array.astype(jnp.dtype(spec.dtype)) for array, spec in pairs]
         known = rows.of(instance.problem, cast, reference.numbers), reference.exact, reference.losses
-        if not all(itertools.starmap(parity.passes, zip(*known, strict=True))):
+        if any(parity.compare(*three).status is not Status.PASS for three in zip(*known, strict=True)):
             return False
         if reference.numbers is None:
             return True

@@ -160,16 +160,6 @@ def _repeats(numbers: Array) -> Array:
     return np.where(values[at] == numbers, times[at], 1).astype(np.uint32)
 
 
-def passes(got: Array, exact: Array, loss: Array) -> bool:
-    """Whether ``compare`` would pass an answer: the first element that is off ends the search."""
-    if is_float(got.dtype) and exact.size:
-        of = _Output.of(got, exact, loss)
-        for rows in deviations.chunks(of.exact.shape):
-            if deviations.ratios(of.elements(rows)).element.max() > 1:
-                return False
-    return compare(got, exact, loss).worst <= 1
-
-
 def insensitive(before: Array, after: Array, exact_before: Array, exact_after: Array, loss: Array) -> int:
     """Rows that do not move although the reference moves by far more than its precision."""
     if not is_float(before.dtype) or not before.size:
