@@ -14,3 +14,11 @@ def refused(status: Status, match: str | None = None) -> Iterator[None]:
     with pytest.raises(Refusal, match=match) as caught:
         yield
     assert caught.value.status is status
+
+
+@contextmanager
+def refused_as(*statuses: Status, match: str = "") -> Iterator[pytest.ExceptionInfo[Refusal]]:
+    """The block has to raise a refusal with one of these statuses, whose message matches."""
+    with pytest.raises(Refusal, match=match) as caught:
+        yield caught
+    assert caught.value.status in statuses, caught.value.message

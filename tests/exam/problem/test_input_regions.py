@@ -10,7 +10,6 @@ from ratchet.exam.problem import input_regions
 from ratchet.exam.problem.input_regions import Sizes, Structures
 
 BF16 = ml_dtypes.bfloat16
-SHAPES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 
 
 def drawn(shape, dtype=BF16, seed=3):
@@ -29,23 +28,11 @@ def one_by_one(array, how, axis):
     return np.moveaxis(new, 0, axis)
 
 
-@given(SHAPES, st.data())
-def test_places_make_up_an_array_each_once(shape, data):
-    piece = data.draw(st.integers(1, 40))
-    seen = np.zeros(shape, int)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(input_regions, "_PIECE", piece)
-        for some in input_regions._places(shape):
-            assert seen[some].size <= max(piece, 1)
-            seen[some] += 1
-    assert (seen == 1).all()
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", [1, 2, 3])
 @pytest.mark.parametrize("piece", [7, 600, 1 << 18])
 def test_regions_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
     monkeypatch.setattr(input_regions, "_PIECE", piece)
-    array = drawn((150, 20, 130))
+    array = drawn((1, 150, 20, 130))
     how = Structures.drawn(array.shape[axis], np.random.default_rng(1))
     assert how.is_zero.any()
     new = np.array(array)

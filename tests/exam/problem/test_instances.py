@@ -153,13 +153,13 @@ def test_which_axes_are_spiked_and_cut():
 
 
 def test_a_probe_on_a_slice_leaves_alone_what_all_chips_hold():
-    mesh = Mesh(axes=(("chip", 2),), inputs=((), (("chip",),)))
-    shared, split = np.ones((8, 4), np.float32), np.ones((16, 4), np.float32)
+    mesh = Mesh(axes=(("chip", 2),), inputs=((), ((), ("chip",))))
+    shared, split = np.ones((4, 8), np.float32), np.ones((4, 16), np.float32)
     for place, own in enumerate((slice(0, 8), slice(8, 16))):
         first, second = instances.probe([shared, split], generator(), mesh, place)
         assert (first == 1).all()
-        changed = np.flatnonzero((second != 1).any(axis=1))
-        assert len(changed) == 4
+        changed = np.flatnonzero((second != 1).any(axis=0))
+        assert len(changed) == instances.PROBED_ROWS
         assert ((changed >= own.start) & (changed < own.stop)).all()
     (only,) = instances.probe([shared], generator(), Mesh(axes=mesh.axes, inputs=((),)), 1)
     assert (only != 1).any(), "where nothing is split, it is what there is"

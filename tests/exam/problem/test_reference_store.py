@@ -8,8 +8,9 @@ import pytest
 
 from ratchet.exam.problem import reference_store
 from ratchet.process import key
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Status
 from tests.imports import MODULES, closure
+from tests.refusals import refused_as
 
 
 @pytest.fixture(autouse=True)
@@ -151,9 +152,8 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
     assert os.listdir(kept.parent) == ["problem-b"]
     for wrong in ("much", "inf", "nan"):
         monkeypatch.setenv(reference_store.BUDGET, wrong)
-        with pytest.raises(Refusal, match="wanted a number of GiB") as refusal:
+        with refused_as(Status.USAGE, match="wanted a number of GiB"):
             reference_store.budget_bytes()
-        assert refusal.value.status is Status.USAGE
 
 
 def test_what_makes_a_reference_is_known_by_its_code() -> None:

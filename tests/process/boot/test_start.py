@@ -37,10 +37,6 @@ def said(space: Workspace, *arguments: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_nothing_planted_says_nothing(space):
-    assert MARK not in said(space)
-
-
 def test_a_file_in_the_tree_shadows_no_module(space):
     names = ("sitecustomize", "usercustomize", "json", "git", "argparse/__init__", "typing", "dataclasses")
     for name in names:

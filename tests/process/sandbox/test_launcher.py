@@ -243,14 +243,6 @@ def test_a_child_may_be_cancelled_from_elsewhere(start, under_way):
     assert not child.alive
 
 
-def test_the_judges_end_is_a_childs_end(start):
-    child = start(OPEN)
-    assert answer(child, "processes")
-    child.close()
-    assert not child.alive
-    child.close()
-
-
 def test_memory_is_that_of_the_whole_group():
     """Of a group in which there is one more process."""
     first = os.fork()
