@@ -7,7 +7,7 @@ import pytest
 from ratchet.exam.judge import audit
 from ratchet.values import ArraySpec, Footprint, Program, Timeline, VmemBuffer
 from ratchet.values.status import Refusal, Status
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import examined, run_of
 from tests.hlo_texts import write_hlo
 from tests.kernels import LAYERNORM
 from tests.refusals import refused_as
@@ -34,12 +34,7 @@ def footprint(*buffers: tuple[str, int]) -> Footprint:
 
 def timeline(**values: object) -> Timeline:
     """A timeline of the honest layernorm, with ``values`` changed."""
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(Timeline)) | {
-        "hbm_read_bytes": PROBLEM_BYTES,
-        "hbm_write_bytes": PROBLEM_BYTES,
-        "grid_steps": 8,
-    }
-    return Timeline(**(fields | values))  # type: ignore[arg-type]
+    return run_of(**{"hbm_read_bytes": PROBLEM_BYTES, "hbm_write_bytes": PROBLEM_BYTES, "grid_steps": 8, **values})
 
 
 def program(tmp_path, hlo, kernels=("program.1",)):

@@ -14,7 +14,7 @@ from ratchet.exam.problem.floor import Floor, compute_seconds, floor_of, link_se
 from ratchet.tpu.chips import V5E
 from ratchet.values import ArraySpec, Band, Launch, LinkUse, Mesh, Samples, Timeline
 from ratchet.values.status import Refusal, Status
-from tests.exam.judge.programs import examined
+from tests.exam.judge.programs import examined, run_of
 from tests.kernels import ATTENTION
 from tests.refusals import refused_as
 
@@ -51,10 +51,7 @@ def samples(*candidate_ms: float) -> Samples:
 
 def timeline(**values: object) -> Timeline:
     """A run of one core at 1 GHz, with ``values`` changed."""
-    zeros = dict.fromkeys(("dma_wait_cycles", "mxu_busy_cycles", "hbm_read_bytes", "hbm_write_bytes"), 0)
-    fields = dict.fromkeys(field.name for field in dataclasses.fields(Timeline)) | zeros
-    fields |= {"chip": "v5e", "clock_hz": 1e9, "cycles": 1, "links": ()}
-    return Timeline(**(fields | values))  # type: ignore[arg-type]
+    return run_of(**{"chip": "v5e", "clock_hz": 1e9, "cycles": 1, **values})
 
 
 def link(sent: int) -> LinkUse:
