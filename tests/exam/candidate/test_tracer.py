@@ -42,6 +42,7 @@ def test_an_honest_kernel_becomes_bytes(tmp_path):
     ("change", "status", "said"),
     [
         (OS + "os._exit(0)", Status.IMPORT_FAILED, "exited with code 0"),
+        (OS + "if os.fork():\n    os._exit(0)\nwhile True:\n    pass", Status.IMPORT_FAILED, ""),
         ("print('RESULT: score=99 latency=0.1ms')\nraise KeyboardInterrupt", Status.IMPORT_FAILED, "KeyboardInterrupt"),
         ("import numpy as np\nnp.ones(10**11)", Status.OUT_OF_MEMORY, "Unable to allocate"),
         pytest.param(OS + "os.kill(os.getppid(), 9)", Status.IMPORT_FAILED, "PermissionError", marks=needs("seccomp")),
@@ -52,7 +53,7 @@ def test_an_honest_kernel_becomes_bytes(tmp_path):
             marks=needs("landlock"),
         ),
     ],
-    ids=["os._exit", "fake-result", "allocation", "kill-judge", "write-outside"],
+    ids=["os._exit", "fork-that-outlives-it", "fake-result", "allocation", "kill-judge", "write-outside"],
 )
 def test_what_harms_at_import(tmp_path, change, status, said):
     found = refusal(tmp_path, edited(ATTENTION, (TOP, f"{change}\n{TOP}")))
@@ -65,9 +66,3 @@ def test_an_endless_loop_ends_at_the_deadline(tmp_path):
     found = refusal(tmp_path, edited(ATTENTION, (TOP, f"{change}\n{TOP}")), Limits(seconds=4, memory_bytes=4 << 30))
     assert found.status is Status.TIMEOUT
     assert "4 s" in found.message
-
-
-def test_a_fork_that_outlives_its_parent_is_killed(tmp_path):
-    change = OS + "if os.fork():\n    os._exit(0)\nwhile True:\n    pass"
-    found = refusal(tmp_path, edited(ATTENTION, (TOP, f"{change}\n{TOP}")))
-    assert found.status is Status.IMPORT_FAILED

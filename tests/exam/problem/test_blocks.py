@@ -89,8 +89,10 @@ def test_what_every_block_takes_whole_does_not_make_blocks_smaller():
     assert size(4, 8) is None, "nothing that is cut is larger than 512"
 
 
-def test_what_is_small_is_left_whole():
-    assert in_blocks(jax.make_jaxpr(norm)(*_arrays((64, 32), (32,)))) is None
+def test_what_is_small_is_left_whole_and_has_no_rows():
+    arrays = _arrays((64, 32), (32,))
+    assert in_blocks(jax.make_jaxpr(norm)(*arrays)) is None
+    assert by_rows(norm, *arrays)[1] is None
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
@@ -132,7 +134,3 @@ def test_some_rows_are_those_of_the_whole(name, monkeypatch):
         got, left = np.split(np.asarray(one), [count * blocks.size], axis)
         np.testing.assert_array_equal(got, np.take(np.asarray(other), numbers[: count * blocks.size], axis))
         assert not left.any()
-
-
-def test_what_is_left_whole_has_no_rows():
-    assert by_rows(norm, *_arrays((64, 32), (32,)))[1] is None
