@@ -130,7 +130,7 @@ class ProjectJudge:
         except Refusal as refusal:
             digest = hashlib.sha256(source).hexdigest()
             return Named(case, unscored(request, refusal.status, refusal.message, source_sha256=digest))
-        verdict = self.own.function(dataclasses.replace(request, given=given), progress=self.own.progress)
+        verdict = self.own.function(dataclasses.replace(request, project=given), progress=self.own.progress)
         if evidence is not None:
             write_views(verdict, request, trace_of(self.project.root / TRACES / evidence.parent.name, case.name))
         return Named(case, verdict)

@@ -53,7 +53,7 @@ def problem(name):
 def judged(request, *, workers=None, progress=None):
     """A judge that believes the file."""
     source = request.kernel.read_text()
-    name = request.given.problem["name"].removeprefix("twice_")
+    name = request.project.problem["name"].removeprefix("twice_")
     named = dict(re.findall(r"(\w+)=([\d.]+|WRONG)", source))
     passed = named.get(name, "1.0") != "WRONG"
     if passed and not request.lock.exists():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ratchet.exam.judge import secret
-from ratchet.exam.judge.requests import Asked, ValuesRequest
+from ratchet.exam.judge.requests import RequestFile, ValuesRequest
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.problem import array_file, reference_store, rows
 from ratchet.exam.problem.problem import Problem, encode
@@ -86,7 +86,7 @@ class Asking:
             folder = child.request()
             lock = folder / "problem.lock.json"
             lock.write_bytes(encode(problem))
-            asked = Asked(lock=lock, secret=secret.secret_of(self.root).hex(), cache=lent, request=request)
+            asked = RequestFile(lock=lock, secret=secret.secret_of(self.root).hex(), cache=lent, request=request)
             (folder / "request.json").write_text(json.dumps(encoding.encode(asked)))
             ending = child.ask(folder, self.limits)
             reference_store.collect(lent, self._kept(problem))

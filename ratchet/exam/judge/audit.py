@@ -16,8 +16,10 @@ from ratchet.values.status import Refusal, Status
 TOLERANCE = 0.05
 """Relative difference from which a claim disagrees."""
 
-MEETING_BYTES = 8192
-"""Traffic of a chip that is no program's: the records that the chips of a slice exchange before it, at most."""
+NO_KERNEL = "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used"
+"""What is said of a program without a live kernel."""
+BARRIER_BYTES = 8192
+"""Traffic of a chip that is no program's: what the chips of a slice exchange at the launch barrier, at most."""
 
 
 def program(compiled: Program) -> tuple[tuple[str, ...], str]:
@@ -29,10 +31,7 @@ def program(compiled: Program) -> tuple[tuple[str, ...], str]:
       Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
     """
     if not compiled.kernels:
-        raise Refusal(
-            Status.NOT_A_KERNEL,
-            "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
-        )
+        raise Refusal(Status.NOT_A_KERNEL, NO_KERNEL)
     no_host_calls(load_hlo(compiled.dump_dir))
     count = len(compiled.kernels)
     return compiled.kernels, f"{count} live kernel{'s' if count > 1 else ''}: {', '.join(compiled.kernels)}"
@@ -89,7 +88,7 @@ def claims(artefact: Artefact, footprint: Footprint, timeline: Timeline) -> tupl
     """
     meta = artefact.tiling_meta
     found: list[Claim] = []
-    other = MEETING_BYTES if timeline.chips else 0
+    other = BARRIER_BYTES if timeline.chips else 0
     if meta.get("grid"):
         found.append(_claim("grid steps", math.prod(cast(Sequence[int], meta["grid"])), timeline.grid_steps))
     if "buffers" in meta:

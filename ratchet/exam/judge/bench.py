@@ -74,7 +74,7 @@ class Bench:
             platform=self.evaluator.platform,
             chip=self.request.chip,
             limits=self.request.limits,
-            project=self.request.given,
+            project=self.request.project,
         )
         traced = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
         self.workers.prepare_next()

@@ -42,10 +42,7 @@ def check_program(platform: str, hlo: HloModule) -> tuple[str, ...]:
     audit.no_host_calls(hlo)
     kernels = tuple(dict.fromkeys(op.target for op in hlo.ops.values() if op.target in GPU_KERNELS))
     if platform == "cuda" and not kernels:
-        raise Refusal(
-            Status.NOT_A_KERNEL,
-            "the compiled program holds no Pallas kernel: kernel_fn is plain XLA, or its kernel's result is not used",
-        )
+        raise Refusal(Status.NOT_A_KERNEL, audit.NO_KERNEL)
     return kernels
 
 

@@ -39,7 +39,7 @@ class Request:
     """Leave out the values. What is not refused is ``UNCHECKED`` then."""
     budget_s: float = BUDGET_SECONDS
     """Measured: how long to time beside the incumbent at most, in seconds."""
-    given: tracer.ProjectKernel | None = None
+    project: tracer.ProjectKernel | None = None
     """A problem of a project, and its kernel: the file is then shown and not executed."""
     lock_file: Path | None = None
     """Where the problem's lock is, if not beside the kernel."""

@@ -93,8 +93,8 @@ ValuesRequest = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A request, and what it is about."""
+class RequestFile:
+    """What the values child reads: a request, and what it is about."""
 
     lock: Path
     """The problem's lock file."""

@@ -172,7 +172,7 @@ def _explained(tokens: TokenTable) -> Iterator[None]:
         raise Refusal(refusal.status, tokens.explain(refusal.message)) from None
 
 
-def _answer(asked: requests.Asked, problem: Problem) -> Answer:
+def _answer(asked: requests.RequestFile, problem: Problem) -> Answer:
     random = Instance(problem=problem, kind="random", secret=bytes.fromhex(asked.secret), cache=asked.cache)
     try:
         return ANSWERS[type(asked.request)](_VALUES, random, asked.request)
@@ -190,7 +190,7 @@ def _answer(asked: requests.Asked, problem: Problem) -> Answer:
 def handle(request: Path) -> str:
     """Answer ``request/request.json``, with ``request/answer.json``."""
     start = time.monotonic()
-    asked = encoding.decode(requests.Asked, json.loads((request / "request.json").read_text()))
+    asked = encoding.decode(requests.RequestFile, json.loads((request / "request.json").read_text()))
     answer = _answer(asked, decode(asked.lock.read_bytes(), "the problem lock"))
     (request / "answer.json").write_text(json.dumps(answer | {"seconds": time.monotonic() - start}))
     return "answer.json"

@@ -72,8 +72,8 @@ class _Forking:
             if self._listener:
                 heard.append(self._listener.socket)
             # Without a listener there is an owner, and nothing is due before it says something.
-            patience = self._listener.seconds_left(self._idle_since) if self._listener else None
-            ready, _, _ = select.select(heard, [], [], patience)
+            timeout = self._listener.seconds_left(self._idle_since) if self._listener else None
+            ready, _, _ = select.select(heard, [], [], timeout)
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 self._reap()

@@ -85,8 +85,8 @@ def test_the_way_to_a_file_goes_through_packages_that_import_it():
         "pkg/ops/kernels.py": b"from pkg.ops.config import load",
         "other.py": b"import math",
     }
-    bundle = SourceClosure(files=files)
+    closure = SourceClosure(files=files)
     ways = ("pkg/__init__.py", "pkg/ops/__init__.py", "pkg/ops/kernels.py")
-    assert import_chain(bundle, ["pkg.reference"], "pkg/ops/kernels.py") == ways
-    assert import_chain(bundle, ["pkg.ops.kernels"], "pkg/ops/kernels.py") == ("pkg/ops/kernels.py",)
-    assert import_chain(bundle, ["other", "absent"], "pkg/ops/kernels.py") == ()
+    assert import_chain(closure, ["pkg.reference"], "pkg/ops/kernels.py") == ways
+    assert import_chain(closure, ["pkg.ops.kernels"], "pkg/ops/kernels.py") == ("pkg/ops/kernels.py",)
+    assert import_chain(closure, ["other", "absent"], "pkg/ops/kernels.py") == ()
