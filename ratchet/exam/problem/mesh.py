@@ -9,6 +9,7 @@ A file without a mesh is judged on one chip.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from ratchet.values import ArraySpec, Mesh
@@ -67,9 +68,7 @@ def _disagreements(split: Sequence[Sequence[str]], spec: ArraySpec, axes: Mappin
     if len(set(names)) != len(names):
         wrong.append("an axis is used twice")
     for size, dimension in zip(spec.shape, split, strict=False):
-        count = 1
-        for name in dimension:
-            count *= axes.get(name, 1)
+        count = math.prod(axes.get(name, 1) for name in dimension)
         if size % count:
             wrong.append(f"{count} chips cannot share {size} rows of {spec} evenly")
     return wrong

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,10 +99,7 @@ def array_bytes(spec: ArraySpec) -> int:
     """Bytes of one array without padding."""
     digits = re.match(r"[a-z]*?(\d+)", spec.dtype.replace("bfloat", "float"))
     bits = 8 if spec.dtype == "bool" or digits is None else int(digits[1])
-    count = 1
-    for size in spec.shape:
-        count *= size
-    return -(-count * bits // 8)
+    return -(-math.prod(spec.shape) * bits // 8)
 
 
 def lock_path(kernel: Path) -> Path:
