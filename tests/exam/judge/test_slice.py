@@ -15,7 +15,6 @@ from ratchet.exam.problem import instances
 from ratchet.exam.problem.problem import check_unchanged, decode, encode
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
-from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import Timeline
 from ratchet.values.status import Status
 from tests.exam.judge.programs import examined
@@ -74,35 +73,30 @@ def test_the_mesh_belongs_to_the_problem(problem):
         check_unchanged(other, problem, problem.jax_version)
 
 
-def test_a_program_that_has_its_inputs_elsewhere_than_declared_is_refused(workers):
-    """The record says where inputs lie and the program says it too: both come from the candidate's process."""
-    artefact, _ = examined(SPLIT)
-    whole = dataclasses.replace(artefact.mesh, inputs=((), (), ()))
-    forgeries = {
-        "input 1 is on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": {"mesh": whole},
-        "its outputs are .*bfloat16.*, declared as .*float32": {
-            "outputs": tuple(dataclasses.replace(spec, dtype="float32") for spec in artefact.outputs)
-        },
-    }
-    for said, forged in forgeries.items():
-        with refused_as(Status.PROBLEM_CHANGED, match=said):
-            compiling.compile_artefact(
-                dataclasses.replace(artefact, **forged), V5E, workers.folder("forged"), workers.compiler
-            )
+FORGED = {
+    "input 1 is on the chips as .*'chip'.*, declared as PartitionSpec\\(\\)|declared as P\\(\\)": lambda own: {
+        "mesh": dataclasses.replace(own.mesh, inputs=((), (), ()))
+    },
+    "its outputs are .*bfloat16.*, declared as .*float32": lambda own: {
+        "outputs": tuple(dataclasses.replace(spec, dtype="float32") for spec in own.outputs)
+    },
+    "output 0 is left on the chips as .*, recorded as .*'chip'": lambda own: {"output_splits": ((("chip",), ()),)},
+}
 
 
-def test_a_program_that_leaves_its_outputs_elsewhere_than_recorded_is_refused(workers):
+@pytest.mark.parametrize("said", FORGED)
+def test_a_program_whose_arrays_lie_elsewhere_than_recorded_is_refused(compiled, said):
+    """The record says where they lie and the program says it too: both come from the candidate's process."""
     artefact, _ = examined(SPLIT)
     assert artefact.output_splits == (((), ()),)
-    forged = dataclasses.replace(artefact, output_splits=((("chip",), ()),))
-    with refused_as(Status.PROBLEM_CHANGED, match=r"output 0 is left on the chips as .*, recorded as .*'chip'"):
-        compiling.compile_artefact(forged, V5E, workers.folder("elsewhere"), workers.compiler)
+    with refused_as(Status.PROBLEM_CHANGED, match=said):
+        compiled(dataclasses.replace(artefact, **FORGED[said](artefact)))
 
 
-def test_a_mesh_that_is_no_slice_is_refused(workers):
+def test_a_mesh_that_is_no_slice_is_refused(compiled):
     source = edited(SPLIT, ("CHIPS, HEADS, CONTEXT, HEAD_DIM = 4,", "CHIPS, HEADS, CONTEXT, HEAD_DIM = 2,"))
     with refused_as(Status.CONTRACT, match="a mesh of 2 chips; a slice of v5e has 4"):
-        compiling.compile_artefact(examined(source)[0], V5E, workers.folder("two"), workers.compiler)
+        compiled(examined(source)[0])
 
 
 def test_a_kernel_without_its_mesh_is_refused():
@@ -111,14 +105,13 @@ def test_a_kernel_without_its_mesh_is_refused():
         examined(source)
 
 
-def modelled(workers, source) -> Timeline:
+def modelled(compiled, source) -> Timeline:
     artefact, problem = examined(source)
-    program = compiling.compile_artefact(artefact, V5E, workers.folder("slice"), workers.compiler)
-    return latency.step(program, V5E, problem.mesh, {})[0]
+    return latency.step(compiled(artefact), V5E, problem.mesh, {})[0]
 
 
-def test_the_slowest_chip_decides_and_the_launch_barrier_counts(workers, problem):
-    timeline = modelled(workers, SPLIT)
+def test_the_slowest_chip_decides_and_the_launch_barrier_counts(compiled, problem):
+    timeline = modelled(compiled, SPLIT)
     assert len(timeline.chips) == 4
     assert timeline.cycles == max(chip.cycles for chip in timeline.chips)
     assert 0 < timeline.launch_cycles < timeline.cycles
@@ -130,10 +123,10 @@ def test_the_slowest_chip_decides_and_the_launch_barrier_counts(workers, problem
     assert roofline.ici_ms(timeline, V5E) == pytest.approx(busiest / V5E.ici.link_bytes_per_s * 1e3)
 
 
-def test_a_chip_that_does_not_send_is_a_deadlock(workers, exam):
+def test_a_chip_that_does_not_send_is_a_deadlock(compiled, exam):
     source = edited(SHIFT, ("copy.start()", "pl.when(me != 2)(copy.start)"))
     with refused_as(Status.DEADLOCK):
-        modelled(workers, source)
+        modelled(compiled, source)
     artefact, problem = examined(source)
     with refused_as(Status.DEADLOCK):
         exam.check(problem, artefact)
@@ -193,10 +186,10 @@ def test_chips_may_turn_a_loop_unequally_often(exam):
         exam.check(problem, short)
 
 
-def test_lengths_and_page_tables_steer_each_chip_by_its_own_part(workers):
+def test_lengths_and_page_tables_steer_each_chip_by_its_own_part(compiled):
     source = with_constants(PAGED, BATCH=2, CONTEXT=2048, PAGE=64, Q_HEADS=16, KV_HEADS=8, PAGES_AT_ONCE=2)
     artefact, problem = examined(source)
-    program = compiling.compile_artefact(artefact, V5E, workers.folder("paged"), workers.compiler)
+    program = compiled(artefact)
     table = np.arange(4 * 16, dtype=np.int32).reshape(4, 2, 8) % 16
     reads = []
     for lengths in ([2048, 2048], [512, 512], [700, 1]):
