@@ -9,16 +9,8 @@ from ratchet.values.status import Refusal, Status
 
 
 @contextmanager
-def refused(status: Status, match: str | None = None) -> Iterator[None]:
-    """What is inside raises a Refusal of this status whose message matches."""
-    with pytest.raises(Refusal, match=match) as caught:
-        yield
-    assert caught.value.status is status
-
-
-@contextmanager
-def refused_as(*statuses: Status, match: str = "") -> Iterator[pytest.ExceptionInfo[Refusal]]:
-    """The block has to raise a refusal with one of these statuses, whose message matches."""
+def refused(status: Status | tuple[Status, ...], match: str | None = None) -> Iterator[pytest.ExceptionInfo[Refusal]]:
+    """What is inside raises a Refusal of this status, or one of these, whose message matches."""
     with pytest.raises(Refusal, match=match) as caught:
         yield caught
-    assert caught.value.status in statuses, caught.value.message
+    assert caught.value.status in (status if isinstance(status, tuple) else (status,)), caught.value.message

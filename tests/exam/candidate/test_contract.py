@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ratchet.exam.candidate import contract
 from ratchet.values.status import Refusal, Status
 from tests.kernels import ATTENTION, CANDIDATES, LAYERNORM
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("source", [ATTENTION, LAYERNORM])
@@ -41,7 +41,7 @@ def test_the_repository_kernel_passes():
     ],
 )
 def test_forbidden_lines_are_named(line, named):
-    with refused_as(Status.FORBIDDEN, match=r"kernel\.py:") as caught:
+    with refused(Status.FORBIDDEN, r"kernel\.py:") as caught:
         contract.check_source(line.encode(), "kernel.py")
     assert named in caught.value.message
 
@@ -54,7 +54,7 @@ def test_all_forbidden_lines_are_named_at_once():
 
 @pytest.mark.parametrize("source", [b"x = (", b"def f(:", b"\x00", b"\xff\xfe", b"(" * 5000])
 def test_bad_syntax_is_one_line(source):
-    with refused_as(Status.SYNTAX_ERROR) as caught:
+    with refused(Status.SYNTAX_ERROR) as caught:
         contract.check_source(source, "kernel.py")
     assert "\n" not in caught.value.message
 
@@ -66,7 +66,7 @@ def test_any_bytes_are_accepted_or_refused(source):
 
 
 def test_all_missing_and_mistyped_symbols_are_named_at_once():
-    with refused_as(Status.CONTRACT) as caught:
+    with refused(Status.CONTRACT) as caught:
         contract.check_symbols({"KERNEL_NAME": 3, "kernel_fn": "no", "PROBLEM_DESCRIPTION": " "})
     assert "KERNEL_NAME is int" in caught.value.message
     assert "kernel_fn is str" in caught.value.message
@@ -87,13 +87,13 @@ def test_meta_that_is_not_plain_json_breaks_the_contract():
     loop = {}
     loop["itself"] = loop
     for more in (object(), {(1, 2): 3}, loop):
-        with refused_as(Status.CONTRACT, match="it is not plain JSON"):
+        with refused(Status.CONTRACT, "it is not plain JSON"):
             contract.check_tiling_meta(meta | {"more": more})
 
 
 @pytest.mark.parametrize("meta", [{"grid": [10**4000]}, {"grid": [1 << 40] * 1000}, {"x": [{"y": -(10**4000)}]}])
 def test_a_claim_without_bound_is_refused(meta):
-    with refused_as(Status.CONTRACT, match="63 bits"):
+    with refused(Status.CONTRACT, "63 bits"):
         contract.check_tiling_meta(meta)
 
 

@@ -10,7 +10,7 @@ from ratchet.exam.problem import problem
 from ratchet.project.table import described, read
 from ratchet.values.status import Status
 from tests.project.projects import made
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +63,12 @@ def test_what_does_not_fit_is_said(tmp_path, project, exported, changed, status,
         artefact, _ = examined(tmp_path, made)
         assert [str(spec) for spec in artefact.inputs] == ["float32[8,128]"]
         return
-    with refused_as(status, match=said):
+    with refused(status, said):
         examined(tmp_path, made)
 
 
 def test_a_program_that_cannot_be_read_is_refused(tmp_path, project, exported):
     made = dataclasses.replace(given(project, exported), program=b"no program", files=SourceClosure(files={}))
     problem_of_jax = {**made.problem, "reference": ["jax.nn", "relu"]}
-    with refused_as(Status.LOWERING_FAILED, match=r"the program of JAX \S+ cannot be read"):
+    with refused(Status.LOWERING_FAILED, r"the program of JAX \S+ cannot be read"):
         examined(tmp_path, dataclasses.replace(made, problem=problem_of_jax))

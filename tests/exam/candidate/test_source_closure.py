@@ -4,7 +4,7 @@ import pytest
 
 from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, import_chain
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 FILES = {
     "pkg/__init__.py": b"from .early import *\n",
@@ -50,7 +50,7 @@ def test_files_to_add_are_followed_too():
 
 
 def test_a_syntax_error_names_its_file_and_line():
-    with refused_as(Status.SYNTAX_ERROR, match=r"pkg/unrelated\.py:1"):
+    with refused(Status.SYNTAX_ERROR, r"pkg/unrelated\.py:1"):
         names(["pkg.unrelated"])
 
 
@@ -68,7 +68,7 @@ def test_the_digest_follows_every_byte_and_path_and_nothing_else():
 )
 def test_nothing_that_is_installed_is_shadowed(path, tmp_path):
     (tmp_path / "taken").mkdir()
-    with refused_as(Status.FORBIDDEN, match="would shadow"):
+    with refused(Status.FORBIDDEN, "would shadow"):
         check_tops(SourceClosure(files={path: b""}), [str(tmp_path)])
 
 

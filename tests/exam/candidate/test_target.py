@@ -13,7 +13,7 @@ from ratchet.exam.candidate.target_worker import in_stablehlo
 from ratchet.process.boot import children
 from ratchet.values import ArraySpec
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 HELPER = """
 def scaled(x_ref, o_ref, *, scale):
@@ -92,7 +92,7 @@ def test_inputs_come_from_a_function_of_a_key_pytrees_too(source):
     ],
 )
 def test_what_fails_names_the_line(source, attribute, status, said):
-    with refused_as(status, match=said):
+    with refused(status, said):
         target.export(one(source, attribute), target.inline(["f32[8,128]"]))
 
 
@@ -121,7 +121,7 @@ def test_files_that_a_module_reads_are_named_in_the_configuration(configured):
 def test_what_is_no_list_of_files_is_refused(configured, text, said):
     source, file = configured
     file.write_text(f"[tool.ratchet]\n{text}\n")
-    with refused_as(Status.USAGE, match=said):
+    with refused(Status.USAGE, said):
         target.closure(one(source, "double"))
 
 
@@ -149,7 +149,7 @@ def test_an_interpreter_says_where_its_packages_are():
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
 def test_what_is_no_python_is_refused(python):
-    with refused_as(Status.NOT_FOUND, match=python):
+    with refused(Status.NOT_FOUND, python):
         children.find_interpreter(python)
 
 
@@ -169,7 +169,7 @@ def test_an_installed_module_needs_no_source(source):
 
 @pytest.mark.parametrize("text", ["pkg.kernels:", "pkg kernels:f", "a:b:c", ":f", ""])
 def test_what_is_no_target_is_refused(text, source):
-    with refused_as(Status.USAGE, match="no target"):
+    with refused(Status.USAGE, "no target"):
         target.parse(text, folders=[source])
 
 
@@ -191,7 +191,7 @@ def test_arrays_are_read(text, shown):
     ],
 )
 def test_what_is_no_array_of_a_chip_is_refused(text, said):
-    with refused_as(Status.USAGE, match=said):
+    with refused(Status.USAGE, said):
         target.array(text)
 
 
@@ -233,5 +233,5 @@ def test_cases_are_tables(tmp_path):
 def test_what_is_wrong_with_a_case_is_said(tmp_path, text, said):
     file = tmp_path / "shapes.toml"
     file.write_text(text)
-    with refused_as(Status.USAGE, match=said):
+    with refused(Status.USAGE, said):
         target.cases(file)

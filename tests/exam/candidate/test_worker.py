@@ -11,7 +11,7 @@ from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
 from tests.kernels import ATTENTION, edited
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 TOP = 'KERNEL_NAME = "causal_flash_attention"'
 JAX = "import dataclasses\ndataclasses.sys.modules['jax']"
@@ -83,7 +83,7 @@ def frozen():
 )
 def test_a_changed_problem_is_refused_by_name(frozen, edits, named):
     artefact, _ = of_source(edited(ATTENTION, *edits), freeze=False)
-    with refused_as(Status.PROBLEM_CHANGED, match="--new-problem") as caught:
+    with refused(Status.PROBLEM_CHANGED, "--new-problem") as caught:
         problem.check_unchanged(artefact, frozen, frozen.jax_version)
     assert named in caught.value.message
 
@@ -94,7 +94,7 @@ def test_a_wrong_output_dtype_is_refused(frozen):
         ("jax.ShapeDtypeStruct((SEQ, HEAD_DIM), q.dtype)", "jax.ShapeDtypeStruct((SEQ, HEAD_DIM), jnp.float32)"),
     )
     artefact, _ = of_source(source, freeze=False)
-    with refused_as(Status.WRONG_SHAPE, match=r"float32\[1024,128\]"):
+    with refused(Status.WRONG_SHAPE, r"float32\[1024,128\]"):
         problem.check_outputs(artefact, frozen)
 
 
@@ -109,13 +109,13 @@ def test_a_lock_holds_the_reference_in_blocks_where_there_is_one(blocked):
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"not json", b'{"lock_version": 99}'])
 def test_a_damaged_lock_is_refused(damage):
-    with refused_as(Status.PROBLEM_CHANGED):
+    with refused(Status.PROBLEM_CHANGED):
         problem.decode(damage, "kernel.py.lock.json")
 
 
 def test_an_edited_lock_is_refused(frozen):
     data = problem.encode(frozen).replace(b'"flops": ', b'"flops":  ')
-    with refused_as(Status.PROBLEM_CHANGED, match="edited"):
+    with refused(Status.PROBLEM_CHANGED, "edited"):
         problem.decode(data, "kernel.py.lock.json")
 
 
@@ -123,7 +123,7 @@ def test_an_edited_lock_is_refused(frozen):
 def test_a_lock_that_is_no_regular_file_is_not_read(tmp_path, make):
     lock = tmp_path / "kernel.py.lock.json"
     make(lock)
-    with refused_as(Status.PROBLEM_CHANGED, match=r"kernel\.py\.lock\.json cannot be read"):
+    with refused(Status.PROBLEM_CHANGED, r"kernel\.py\.lock\.json cannot be read"):
         problem.read(lock)
 
 

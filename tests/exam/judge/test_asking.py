@@ -13,7 +13,7 @@ from ratchet.process.sandbox.child import Ending, Limits
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
 from tests.kernels import LAYERNORM
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 class Child:
@@ -86,7 +86,7 @@ def test_verdicts_that_share_a_child_ask_it_one_after_the_other(tmp_path, monkey
     ],
 )
 def test_a_request_without_an_answer_is_refused(tmp_path, how, said):
-    with refused_as(Status.CANNOT_VERIFY, match=said):
+    with refused(Status.CANNOT_VERIFY, said):
         asking(tmp_path, how).ask(examined(LAYERNORM)[1], CheckProblem())
 
 

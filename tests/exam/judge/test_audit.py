@@ -10,7 +10,7 @@ from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined, run_of
 from tests.hlo_texts import write_hlo
 from tests.kernels import LAYERNORM
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 PROBLEM_BYTES = 2048 * 512 * 4
 
@@ -56,7 +56,7 @@ HOST = {
 @pytest.mark.parametrize("what", HOST)
 def test_a_program_that_talks_to_the_host_is_refused(tmp_path, what):
     hlo = f"%x = f32[] parameter(0)\n %t = token[] after-all()\n {HOST[what]}"
-    with refused_as(Status.HOST_CALLBACK, match=f"calls the host \\({what}\\)"):
+    with refused(Status.HOST_CALLBACK, f"calls the host \\({what}\\)"):
         audit.program(program(tmp_path, hlo))
 
 
@@ -68,7 +68,7 @@ def test_all_live_kernels_are_named_and_names_alone_do_not_make_a_callback(tmp_p
     assert audit.program(program(tmp_path, one)) == (("program.1",), "1 live kernel: program.1")
     two = ("program.1", "program.2")
     assert audit.program(program(tmp_path, one, kernels=two)) == (two, "2 live kernels: program.1, program.2")
-    with refused_as(Status.NOT_A_KERNEL):
+    with refused(Status.NOT_A_KERNEL):
         audit.program(program(tmp_path, one, kernels=()))
 
 
@@ -109,7 +109,7 @@ def test_a_claim_that_disagrees_is_reported_with_both_numbers(layernorm, values,
 
 def test_a_run_that_writes_less_than_its_outputs_is_invalid(layernorm):
     artefact, problem = layernorm
-    with refused_as(Status.INVALID):
+    with refused(Status.INVALID):
         audit.step(artefact, problem, footprint(), timeline(hbm_write_bytes=PROBLEM_BYTES - 1))
     assert problem.outputs == (ArraySpec(shape=(2048, 512), dtype="float32"),)
 

@@ -12,7 +12,7 @@ from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from tests.exam.judge.programs import examined, request_of
 from tests.kernels import edited
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 ROWS = '''
 import jax
@@ -112,7 +112,7 @@ def test_tables_from_floats_are_those_of_the_public_inputs_and_the_timeline_says
 def test_a_kernel_that_is_wrong_on_the_public_inputs_alone_is_refused(workers, tmp_path):
     public = "x[0, 0] == generate_inputs(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32)))[0][0, 0]"
     lazy = edited(FLOATS, ("return doubled(count,", f"return doubled(jnp.where({public}, 1, count),"))
-    with refused_as(Status.WRONG_VALUES, match="public inputs"):
+    with refused(Status.WRONG_VALUES, "public inputs"):
         judged(workers, tmp_path / "lazy", lazy)
 
 
@@ -138,7 +138,7 @@ LOOP = """
 
 def test_a_call_that_is_executed_by_other_tables_in_a_loop_is_refused_by_name(workers, tmp_path):
     source = edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", LOOP))
-    with refused_as(Status.SCHEDULE_UNKNOWN, match="kernel _kernel is executed more than once"):
+    with refused(Status.SCHEDULE_UNKNOWN, "kernel _kernel is executed more than once"):
         judged(workers, tmp_path / "loop", source, values=False)
 
 

@@ -43,7 +43,7 @@ from ratchet.values.status import Status
 from ratchet.values.tokens import TokenTable
 from tests.exam.judge.programs import artefact, examined, run_of
 from tests.kernels import HONEST, edited
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 FLOW = ControlFlow(branches={"t:1": (3, 5)}, loops={"t:2": 12}, copies={"t:3": 4, "t:4": 0})
 Compile = Callable[[Artefact], Program]
@@ -78,7 +78,7 @@ def compiled_kernel(body: bytes) -> HloModule:
 def test_a_compiled_kernel_is_one_that_was_executed() -> None:
     executed = frozenset({hashlib.sha256(b"the module").hexdigest()})
     control.same_modules(executed, compiled_kernel(b"the module"))
-    with refused_as(
+    with refused(
         Status.CANNOT_VERIFY, match=r"kernel_0\.1 of the compiled program is none of the 1 that were executed"
     ):
         control.same_modules(executed, compiled_kernel(b"another"))
@@ -93,9 +93,7 @@ def timeline(*flows: ControlFlow | None) -> Timeline:
 def test_the_step_says_both_numbers_and_the_source_line() -> None:
     tokens = TokenTable(sources=(None, ("kernel.py", 40, 5)))
     other = replace(FLOW, branches={"t:1": (0, 8)})
-    with refused_as(
-        Status.CONTROL_FLOW_DIFFERS, match=r"branch at kernel\.py:40.* 3 times .* 5 times .* 0 and 8 times"
-    ):
+    with refused(Status.CONTROL_FLOW_DIFFERS, match=r"branch at kernel\.py:40.* 3 times .* 5 times .* 0 and 8 times"):
         control.step(FLOW, timeline(other), tokens)
     assert control.step(FLOW, timeline(FLOW), tokens)[0] == 4
 
@@ -161,7 +159,7 @@ def test_the_machine_refuses_what_an_undefined_scalar_steers(
     assert isinstance(defined(expression, words), Undefined)
     made = artefact(kernel([expression], 1), ((WIDTH,), np.int32))
     program = compiled(made)
-    with refused_as(Status.SCHEDULE_UNKNOWN, match=what):
+    with refused(Status.SCHEDULE_UNKNOWN, what):
         latency.step(program, V5E, Mesh(), {0: np.array(words, np.int32)})
 
 

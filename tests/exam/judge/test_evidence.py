@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ratchet.exam.judge.evidence import digest, keep, prune
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 IDS = [f"e{number:02}" for number in range(25)]
 
@@ -44,14 +44,14 @@ def test_texts_are_kept_whole_or_not_at_all(tmp_path: Path, small_disk: Path) ->
     keep(texts, tmp_path / "hlo_dumps" / "e1")
     kept = sorted(path.relative_to(tmp_path / "hlo_dumps" / "e1") for path in (tmp_path / "hlo_dumps").rglob("text"))
     assert [str(path) for path in kept] == ["0/text", "1/text", "2/text"]
-    with refused_as(Status.NO_SPACE) as refusal:
+    with refused(Status.NO_SPACE) as refusal:
         keep(texts, small_disk / "hlo_dumps" / "e1")
     assert refusal.value.message.startswith(
         "the evidence hlo_dumps/e1 cannot be written: No space left on device; free"
     )
     assert not (small_disk / "hlo_dumps" / "e1").exists()
     (tmp_path / "profile_data").write_text("a file where a folder is wanted")
-    with refused_as(Status.LEDGER_UNWRITABLE):
+    with refused(Status.LEDGER_UNWRITABLE):
         keep(texts, tmp_path / "profile_data" / "e1")
 
 

@@ -11,7 +11,7 @@ import pytest
 from ratchet.exam.judge.responses import answer_in, read_arrays
 from ratchet.exam.judge.schedule import timeline_in
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 LIMIT = 1 << 20
 
@@ -47,36 +47,36 @@ def test_arrays_are_read(tmp_path: Path) -> None:
 )
 def test_what_are_no_arrays_is_refused(data: bytes, what: str, tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(data)
-    with refused_as(Status.CANNOT_VERIFY, match=what):
+    with refused(Status.CANNOT_VERIFY, what):
         read_arrays(tmp_path / "a.npz", LIMIT)
 
 
 def test_an_array_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(stored(x=np.arange(3)))
-    with refused_as(Status.CANNOT_VERIFY, match="there is no y"):
+    with refused(Status.CANNOT_VERIFY, "there is no y"):
         read_arrays(tmp_path / "a.npz", LIMIT)["y"]
-    with refused_as(Status.CANNOT_VERIFY, match="FileNotFoundError"):
+    with refused(Status.CANNOT_VERIFY, "FileNotFoundError"):
         read_arrays(tmp_path / "b.npz", LIMIT)
 
 
 @pytest.mark.parametrize("answer", [{"status": "NO_SUCH"}, {"worst": "0"}, {"control": {}}, [], {"seconds": None}])
 def test_a_damaged_answer_is_refused(answer: object, tmp_path: Path) -> None:
     (tmp_path / "answer.json").write_text(json.dumps(answer))
-    with refused_as(Status.CANNOT_VERIFY, match="left no usable answer"):
+    with refused(Status.CANNOT_VERIFY, "left no usable answer"):
         answer_in(tmp_path / "answer.json")
 
 
 def test_an_answer_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with refused_as(Status.CANNOT_VERIFY, match="left no usable answer"):
+    with refused(Status.CANNOT_VERIFY, "left no usable answer"):
         answer_in(tmp_path / "answer.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"timeline": [], "summary": ""}', b'{"refused": ["PASS"]}'])
 def test_a_damaged_timeline_is_refused(data: bytes) -> None:
-    with refused_as(Status.INTERNAL, match="left no timeline"):
+    with refused(Status.INTERNAL, "left no timeline"):
         timeline_in(data)
 
 
 def test_what_the_machine_refused_is_refused() -> None:
-    with refused_as(Status.DEADLOCK, match="why"):
+    with refused(Status.DEADLOCK, "why"):
         timeline_in(b'{"refused": ["DEADLOCK", "why"]}')

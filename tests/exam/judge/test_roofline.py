@@ -16,7 +16,7 @@ from ratchet.values import ArraySpec, Band, Launch, LinkUse, Mesh, Samples, Time
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined, run_of
 from tests.kernels import ATTENTION
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 FLOPS = 2 * 2 * 16384 * 16385 // 2 * 128
 """Causal attention of 16384 by 128: the lower triangle."""
@@ -82,14 +82,14 @@ def test_memory_bound():
 
 @pytest.mark.parametrize("latency", [0.0, -1.0, math.nan, math.inf])
 def test_what_is_no_latency(latency):
-    with refused_as(Status.INVALID):
+    with refused(Status.INVALID):
         score(floor(FLOPS, BYTES), latency, V5E)
 
 
 @pytest.mark.parametrize("least", [floor(FLOPS, BYTES), floor(1, 819_000_000)])
 def test_faster_than_the_chip_is_invalid_and_not_fast(least):
     assert score(least, least.ms * 1.0001, V5E).util_pct == pytest.approx(99.99, abs=0.01)
-    with refused_as(Status.INVALID, match="floor of this problem"):
+    with refused(Status.INVALID, "floor of this problem"):
         score(least, least.ms * 0.99, V5E)
 
 

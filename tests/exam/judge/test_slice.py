@@ -19,7 +19,7 @@ from ratchet.values import Timeline
 from ratchet.values.status import Status
 from tests.exam.judge.programs import examined
 from tests.kernels import CANDIDATES, HONEST, edited
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 SPLIT = HONEST["split_decode"]
 PAGED = (CANDIDATES.parents[1] / "examples" / "paged_decode.py").read_text()
@@ -53,7 +53,7 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("edit", LEFT_OUT.values(), ids=LEFT_OUT)
 def test_what_leaves_out_a_chip_is_refused(edit, exam, problem):
-    with refused_as(Status.WRONG_VALUES, Status.INSENSITIVE, Status.NOT_FINITE):
+    with refused((Status.WRONG_VALUES, Status.INSENSITIVE, Status.NOT_FINITE)):
         exam.check(problem, examined(edited(SPLIT, edit))[0])
 
 
@@ -61,7 +61,7 @@ def test_a_chips_probe_finds_what_random_inputs_do_not(exam, problem, monkeypatc
     """A kernel for which a large key matters no more than another; normal inputs hold none that large."""
     monkeypatch.setattr(instances, "kinds", lambda *_: ("random", "probe-1"))
     edit = ("q_ref[0], k_ref[0], (((1,)", "q_ref[0], jnp.clip(k_ref[0], -6.0, 6.0), (((1,)")
-    with refused_as(Status.WRONG_VALUES, Status.INSENSITIVE, match="rows of chip 1 made large"):
+    with refused((Status.WRONG_VALUES, Status.INSENSITIVE), "rows of chip 1 made large"):
         exam.check(problem, examined(edited(SPLIT, edit))[0])
 
 
@@ -69,7 +69,7 @@ def test_the_mesh_belongs_to_the_problem(problem):
     """Sharding the heads instead of the keys would spare the chips all communication."""
     assert decode(encode(problem), "lock") == problem
     other, _ = examined(edited(SPLIT, ('[None, "chip"], [None, "chip"]', '["chip"], ["chip"]')))
-    with refused_as(Status.PROBLEM_CHANGED, match="mesh and input_shardings"):
+    with refused(Status.PROBLEM_CHANGED, "mesh and input_shardings"):
         check_unchanged(other, problem, problem.jax_version)
 
 
@@ -89,19 +89,19 @@ def test_a_program_whose_arrays_lie_elsewhere_than_recorded_is_refused(compiled,
     """The record says where they lie and the program says it too: both come from the candidate's process."""
     artefact, _ = examined(SPLIT)
     assert artefact.output_splits == (((), ()),)
-    with refused_as(Status.PROBLEM_CHANGED, match=said):
+    with refused(Status.PROBLEM_CHANGED, said):
         compiled(dataclasses.replace(artefact, **FORGED[said](artefact)))
 
 
 def test_a_mesh_that_is_no_slice_is_refused(compiled):
     source = edited(SPLIT, ("CHIPS, HEADS, CONTEXT, HEAD_DIM = 4,", "CHIPS, HEADS, CONTEXT, HEAD_DIM = 2,"))
-    with refused_as(Status.CONTRACT, match="a mesh of 2 chips; a slice of v5e has 4"):
+    with refused(Status.CONTRACT, "a mesh of 2 chips; a slice of v5e has 4"):
         compiled(examined(source)[0])
 
 
 def test_a_kernel_without_its_mesh_is_refused():
     source = edited(SPLIT, ('        "mesh": {"chip": CHIPS},\n', ""), ('[[], [None, "chip"], [None, "chip"]]', "[]"))
-    with refused_as(Status.LOWERING_FAILED, match="mesh"):
+    with refused(Status.LOWERING_FAILED, "mesh"):
         examined(source)
 
 
@@ -125,10 +125,10 @@ def test_the_slowest_chip_decides_and_the_launch_barrier_counts(compiled, proble
 
 def test_a_chip_that_does_not_send_is_a_deadlock(compiled, exam):
     source = edited(SHIFT, ("copy.start()", "pl.when(me != 2)(copy.start)"))
-    with refused_as(Status.DEADLOCK):
+    with refused(Status.DEADLOCK):
         modelled(compiled, source)
     artefact, problem = examined(source)
-    with refused_as(Status.DEADLOCK):
+    with refused(Status.DEADLOCK):
         exam.check(problem, artefact)
 
 
@@ -143,7 +143,7 @@ def test_what_another_chip_sends_is_not_there_before_the_wait_for_it(exam, monke
     assert exam.check(examined(late)[1], examined(late)[0]).worst_error <= 1
     early = edited(SHIFT, *landing, ("    copy.wait()\n", "    o[...] = landed[...]\n    copy.wait()\n"))
     artefact, problem = examined(early)
-    with refused_as(Status.MEMORY_HAZARD, match=r"read_before_wait|chips_race"):
+    with refused(Status.MEMORY_HAZARD, r"read_before_wait|chips_race"):
         exam.check(problem, artefact)
 
 
@@ -153,7 +153,7 @@ def test_a_kernel_that_writes_into_chips_it_has_not_met_is_refused(exam):
     barrier = REMOTE[start : REMOTE.index("        copies = [", start)]
     skips = ("collective_id=0, has_side_effects=True", "has_side_effects=True, skip_device_barrier=True")
     artefact, problem = examined(edited(REMOTE, (barrier, ""), skips))
-    with refused_as(Status.MEMORY_HAZARD, match="skip_device_barrier"):
+    with refused(Status.MEMORY_HAZARD, "skip_device_barrier"):
         exam.check(problem, artefact)
 
 
@@ -182,7 +182,7 @@ def test_chips_may_turn_a_loop_unequally_often(exam):
     artefact, problem = examined(edited(SHIFT, (begun, begun + UNEVEN)))
     assert exam.check(problem, artefact).worst_error < 1
     short, _ = examined(edited(SHIFT, (begun, begun + UNEVEN.replace("CHIPS) + 1", "CHIPS) + 2"))))
-    with refused_as(Status.DEADLOCK):
+    with refused(Status.DEADLOCK):
         exam.check(problem, short)
 
 

@@ -23,7 +23,7 @@ from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
 from tests.kernels import ATTENTION, LAYERNORM, edited
 from tests.kernels import HONEST as KERNELS
-from tests.refusals import refused_as
+from tests.refusals import refused
 from tests.tiers import cases
 
 ROWS = KERNELS["rows_attention"]
@@ -262,7 +262,7 @@ WEAK = {
 @pytest.mark.parametrize(("base", "edits", "said"), WEAK.values(), ids=WEAK)
 def test_a_weak_problem_is_refused(exam, base, edits, said):
     problem = examined(edited(BASES[base], *edits))[1]
-    with refused_as(Status.WEAK_PROBLEM, match=said):
+    with refused(Status.WEAK_PROBLEM, said):
         exam.check_problem(problem)
 
 
@@ -360,7 +360,7 @@ def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, dama
 
 def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_disk, problems):
     own = Examiner(workers=workers, root=small_disk)
-    with refused_as(Status.NO_SPACE, match="No space left"):
+    with refused(Status.NO_SPACE, "No space left"):
         own.check(problems["layernorm"], examined(LAYERNORM)[0])
     assert list((small_disk / ".ratchet").rglob("*.npy")) == [], "nothing half-written stays"
 
@@ -379,13 +379,13 @@ def test_a_child_that_ends_is_a_verdict_and_the_next_request_works(workers, root
     ):
         hasty = Examiner(workers=workers, root=root, limits=limits)
         workers.values.close()  # its successor has to import JAX first, which no limit here allows
-        with refused_as(Status.CANNOT_VERIFY, match=said):
+        with refused(Status.CANNOT_VERIFY, said):
             hasty.check_problem(problems["rows"])
     Examiner(workers=workers, root=root).check_problem(problems["rows"])
 
 
 def test_a_damaged_program_cannot_be_verified(exam, problems):
     artefact = dataclasses.replace(examined(ROWS)[0], program=b"\0" * 1000)
-    with refused_as(Status.CANNOT_VERIFY):
+    with refused(Status.CANNOT_VERIFY):
         exam.check(problems["rows"], artefact)
     assert encode(problems["rows"])

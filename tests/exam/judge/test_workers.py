@@ -8,7 +8,7 @@ import pytest
 from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 SECONDS = 60
 """After which a test that waits for a thread has failed."""
@@ -114,7 +114,7 @@ def test_slots_that_cannot_all_start_leave_none(kept):
 def test_closed_workers_start_no_child():
     workers = Workers(V5E, compiles=False, one_file=True)
     workers.close()
-    with refused_as(Status.INTERRUPTED):
+    with refused(Status.INTERRUPTED):
         _ = workers.values
     workers.close()
     assert not workers.root.exists()

@@ -5,7 +5,7 @@ import pytest
 from ratchet.exam.measure import devices
 from ratchet.tpu.chips import CHIPS
 from ratchet.values.status import Refusal, Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_tpu_is_found_and_preferred_to_the_model(pci):
 def test_another_google_device_is_no_tpu(pci):
     pci(("0x1ae0", "0x001f"))
     assert devices.tpu() == ""
-    with refused_as(Status.UNSUPPORTED_PLATFORM, match="no TPU is attached"):
+    with refused(Status.UNSUPPORTED_PLATFORM, "no TPU is attached"):
         devices.device("tpu")
 
 

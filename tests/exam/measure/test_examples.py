@@ -14,7 +14,7 @@ from ratchet.exam.judge.measured import check_program
 from ratchet.process.sandbox.child import PACKAGE_ROOT as ROOT
 from ratchet.values.status import Status
 from tests.hlo_texts import hlo_of
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 CPU = (ROOT / "examples" / "cpu_attention" / "kernel.py").read_text()
 GPU = (ROOT / "examples" / "gpu_attention" / "kernel.py").read_text()
@@ -93,5 +93,5 @@ def test_compiled_programs_are_asked_for_kernels_and_host_calls():
         ("cpu", call("xla_ffi_python_cpu_callback"), Status.HOST_CALLBACK),
         ("cpu", "%t = token[] after-all()\n %y = ((f32[8]), token[]) infeed(%t)", Status.HOST_CALLBACK),
     ):
-        with refused_as(status):
+        with refused(status):
             check_program(platform, hlo_of(text))

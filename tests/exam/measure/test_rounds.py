@@ -10,7 +10,7 @@ import numpy as np
 
 from ratchet.exam.measure.rounds import MAX_ROUNDS, MIN_ROUNDS, Timed, check_clocks, digest, time_rounds, warm_up
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 SETS = [[np.arange(4.0) + offset] for offset in range(3)]
 
@@ -36,8 +36,8 @@ def timed(call, *, seconds=0.0, sets=SETS, wait=lambda outputs: None, **options)
     return program
 
 
-def refused(status, call, **options):
-    with refused_as(status) as caught:
+def refusal_of(status, call, **options):
+    with refused(status) as caught:
         timed(call, **options)
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -95,7 +95,7 @@ def test_cheat_1_a_cache_that_is_filled_while_timing():
     def call(arrays):
         return cache.setdefault("out", honest(arrays)) if next(calls) >= 2 * len(SETS) else honest(arrays)
 
-    assert "timed call" in refused(Status.NON_DETERMINISTIC, call)
+    assert "timed call" in refusal_of(Status.NON_DETERMINISTIC, call)
 
 
 def test_cheat_2_most_calls_are_skipped():
@@ -106,15 +106,15 @@ def test_cheat_2_most_calls_are_skipped():
             last[:] = [honest(arrays)]
         return last[0]
 
-    refused(Status.NON_DETERMINISTIC, call)
+    refusal_of(Status.NON_DETERMINISTIC, call)
 
 
 def test_cheat_3_right_for_the_first_calls():
     calls = itertools.count()
-    refused(Status.NON_DETERMINISTIC, lambda arrays: honest(arrays) if next(calls) < 10 else [arrays[0] * 0])
+    refusal_of(Status.NON_DETERMINISTIC, lambda arrays: honest(arrays) if next(calls) < 10 else [arrays[0] * 0])
     calls = itertools.count()
     last = 2 * len(SETS) + MIN_ROUNDS
-    message = refused(
+    message = refusal_of(
         Status.NON_DETERMINISTIC, lambda arrays: honest(arrays) if next(calls) < last else [arrays[0] * 0]
     )
     assert "after timing" in message
@@ -124,7 +124,7 @@ def test_cheat_7_something_lazy():
     class Lazy:
         shape, dtype = (4,), np.dtype(np.float64)
 
-    assert "wanted a concrete array" in refused(Status.WRONG_SHAPE, lambda arrays: [Lazy()])
+    assert "wanted a concrete array" in refusal_of(Status.WRONG_SHAPE, lambda arrays: [Lazy()])
 
 
 def test_cheat_8_work_that_goes_on_after_the_call_is_on_the_clock():
@@ -139,9 +139,9 @@ def test_cheat_8_work_that_goes_on_after_the_call_is_on_the_clock():
 def test_cheat_8_a_call_shorter_than_its_own_work():
     check_clocks([100, 100], [90, 100])
     check_clocks([100, 100], [])
-    with refused_as(Status.INVALID):
+    with refused(Status.INVALID):
         check_clocks([100, 80], [90, 90])
-    with refused_as(Status.INVALID, match="2 calls were timed, the device's profile shows 1 runs"):
+    with refused(Status.INVALID, "2 calls were timed, the device's profile shows 1 runs"):
         check_clocks([100, 80], [90])
 
 
@@ -156,7 +156,7 @@ def test_cheat_13_a_stale_buffer():
 
     program = Timed(name="candidate", call=call)
     warm_up(program, SETS[:1], lambda outputs: None)
-    with refused_as(Status.NON_DETERMINISTIC):
+    with refused(Status.NON_DETERMINISTIC):
         time_rounds([program], SETS[:1], wait=lambda outputs: None, seconds=0, before=lambda: buffer.fill(np.nan))
 
 
@@ -168,7 +168,7 @@ def test_inputs_that_change_are_refused():
         arrays[0][0] += 1
         return outputs
 
-    refused(Status.INPUTS_CHANGED, call, sets=sets)
+    refusal_of(Status.INPUTS_CHANGED, call, sets=sets)
 
 
 def test_a_digest_tells_shapes_dtypes_and_bits_apart():

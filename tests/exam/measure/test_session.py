@@ -8,7 +8,7 @@ from ratchet.exam.measure import session
 from ratchet.exam.measure.session import CANDIDATE, INCUMBENT, KINDS, Device, Session
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 class Scripted:
@@ -96,13 +96,13 @@ def test_wrong_values_end_it(tmp_path):
 
     one = timing(Scripted(tmp_path))
     one.verify = wrong
-    with refused_as(Status.WRONG_VALUES, match="timed: wrong"):
+    with refused(Status.WRONG_VALUES, "timed: wrong"):
         one.run()
 
 
 def test_a_refusal_in_a_later_launch_ends_it(tmp_path):
     device = Scripted(tmp_path, refuse_at=4)
-    with refused_as(Status.NON_DETERMINISTIC):
+    with refused(Status.NON_DETERMINISTIC):
         timing(device).run()
     assert len(device.asked) == 4
 

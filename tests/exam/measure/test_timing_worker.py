@@ -6,7 +6,7 @@ import jax
 
 from ratchet.exam.measure import timing_worker
 from ratchet.values.status import Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 def profile(*lines):
@@ -55,7 +55,7 @@ def test_our_own_trace_of_a_modelled_run_reads_the_same_way(tmp_path):
 
 
 def test_no_capture_is_an_error_with_a_name(tmp_path):
-    with refused_as(Status.INFRASTRUCTURE, match="left no"):
+    with refused(Status.INFRASTRUCTURE, "left no"):
         timing_worker.newest(tmp_path)
 
 

@@ -6,7 +6,7 @@ import pytest
 from ratchet.exam.problem.mesh import plain, read
 from ratchet.values import ArraySpec, Mesh
 from ratchet.values.status import Refusal, Status
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 INPUTS = (ArraySpec(shape=(16, 128), dtype="bfloat16"), ArraySpec(shape=(16, 1024, 128), dtype="bfloat16"))
 DECLARED = {"mesh": {"chip": 4}, "input_shardings": [[], [None, "chip"]]}
@@ -41,7 +41,7 @@ def test_what_is_declared_is_read_and_written():
     ],
 )
 def test_what_is_no_mesh_is_refused(changes, said):
-    with refused_as(Status.CONTRACT) as caught:
+    with refused(Status.CONTRACT) as caught:
         read(DECLARED | changes, INPUTS)
     assert said in caught.value.message
 

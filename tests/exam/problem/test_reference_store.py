@@ -10,7 +10,7 @@ from ratchet.exam.problem import reference_store
 from ratchet.process import key
 from ratchet.values.status import Status
 from tests.imports import MODULES, closure
-from tests.refusals import refused_as
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
     assert os.listdir(kept.parent) == ["problem-b"]
     for wrong in ("much", "inf", "nan"):
         monkeypatch.setenv(reference_store.BUDGET, wrong)
-        with refused_as(Status.USAGE, match="wanted a number of GiB"):
+        with refused(Status.USAGE, "wanted a number of GiB"):
             reference_store.budget_bytes()
 
 
