@@ -108,7 +108,7 @@ def repository(root: Path, rows: int, conditions: Conditions) -> None:
     history, own, commit = History(root), key.known(), stage.head()
     lines, refs = [ledger.HEADER], {}
     for number in range(rows):
-        filled = dict.fromkeys((field.name for field in fields(Row)), "") | vars(conditions)
+        filled = {field.name: getattr(conditions, field.name, "") for field in fields(Row)}
         filled |= {"id": f"20260101-{number:06d}-0000", "commit": commit, "kernel": "kernel.py"}
         filled |= {"kernel_blob": f"{number:040x}", "status": "NOT_BETTER", "decision": "reverted"}
         lines.append(ledger.format_row(Row(**filled | {"previous": ledger.digest(lines[-1])})))
