@@ -37,7 +37,7 @@ def test_result_line_with_and_without_a_score() -> None:
 
 def test_report_of_a_kept_kernel() -> None:
     text = report(
-        verdict(),
+        verdict(steps=tuple(step(name, 0.5) for name in MODELLED_STEPS)),
         decision="kept",
         reason="better",
         id="e1",
