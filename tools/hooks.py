@@ -1,4 +1,4 @@
-"""What MkDocs is given beside docs/: pages from the top folder, the help of every command, and linked source files."""
+"""What MkDocs is given beside docs/: pages from the top folder, reference made from the code, linked source files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from ratchet.commands import options
+from ratchet.selftest.defences import DEFENCES
+from ratchet.tpu.mosaic import coverage
+from ratchet.values.status import Status
 from tools.documents import ROOT, links, read, with_links
 
 PAGES = {
@@ -21,7 +24,6 @@ PAGES = {
     "security.md": "SECURITY.md",
 }
 """Pages of the site that are files of the top folder."""
-COMMANDS = "<!-- the help of every command -->"
 _ROLE = re.compile(r":(?:func|class|meth):(?=<code>)")
 SOURCES = "source"
 """Folder of the site with the files of the repository that pages link to."""
@@ -41,10 +43,13 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
-    """Turns links to files of the repository into links of the site, and the marker into the help of every command."""
+    """Turns links to files of the repository into links of the site, and markers into what the code says."""
     here = page.file.src_uri
-    replaced = {target: _in_site(here, target) for target in links(markdown)}
-    return with_links(markdown, replaced).replace(COMMANDS, commands())
+    text = with_links(markdown, {target: _in_site(here, target) for target in links(markdown)})
+    for marker, made in MADE.items():
+        if marker in text:
+            text = text.replace(marker, made())
+    return text
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
@@ -55,6 +60,21 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Files) -> str:
 def commands() -> str:
     """The help of every command, as Markdown."""
     return "\n".join(f"## {name}\n\n```text\n{help_of(name)}```\n" for name in names())
+
+
+def statuses() -> str:
+    """Every status with its exit code and meaning, as a table."""
+    rows = (f"| {one.exit_code} | `{one.name}` | {one.meaning} |" for one in sorted(Status, key=lambda s: s.exit_code))
+    return "\n".join(["| code | status | meaning |", "|--:|---|---|", *rows])
+
+
+def defences() -> str:
+    """Every defence of the self-test, the step of a verdict that it is in, and the statuses it refuses with."""
+    rows = (
+        f"| {one.name} | {one.what} | {one.step} | {', '.join(f'`{status.name}`' for status in one.statuses)} |"
+        for one in DEFENCES
+    )
+    return "\n".join(["| defence | what it keeps | step | refuses as |", "|---|---|---|---|", *rows])
 
 
 def names() -> list[str]:
@@ -75,6 +95,15 @@ def help_of(name: str) -> str:
         if before is not None:
             os.environ["COLUMNS"] = before
     return output.getvalue()
+
+
+MADE = {
+    "<!-- the help of every command -->": commands,
+    "<!-- the statuses -->": statuses,
+    "<!-- the defences -->": defences,
+    "<!-- the operations -->": coverage.markdown,
+}
+"""What the site puts in place of a marker of a page."""
 
 
 def _outside(here: str, target: str) -> str:

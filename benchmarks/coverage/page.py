@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.coverage.calls import CASES
-from benchmarks.coverage.repositories import REPOSITORIES
+from benchmarks.coverage.case import CASES
+from benchmarks.coverage.listed import REPOSITORIES
 
 Record = Mapping[str, Any]
 STEPS = ("traced", "compiled", "executed", "modelled")
 
 _HEAD = """# Public kernels
 
-Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`. Each line is one public Pallas TPU
-kernel, or a variant of one that takes another path through it, as its repository has it: called by a few lines of ours
-at small shapes, compiled for v5e, executed for its values with hazards, and modelled. No code of theirs is in this
-repository.
+Public Pallas TPU kernels, or variants that take another path, as their repositories have them: called by a few lines of
+ours at small shapes, compiled for v5e, executed for their values with hazards, and modelled. No code of theirs is here.
+Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`, which also prints a line for each
+kernel: values, error, microseconds. `--clone` prints how the sources are fetched, at the commits that are listed in
+`benchmarks/coverage/listed.py`.
 
-Values are compared with the repository's own reference, or one that says the same in plain JAX (`reference`), else with
-Pallas's interpreter (`interpreter`). *Error* is the largest of any output over that output's largest value. A *finding*
-is a hazard that the judge reports of the kernel as it is called here. Its outputs are then not compared. None was
-confirmed on a TPU; what each is in the kernel's source was read, and is said below.
-
-*NOT_CALLED*: our few lines cannot trace it under the judge's JAX: it wants a newer one, a mesh of many chips, or
-another package. Some modules of tokamax and MaxText have the syntax of Python 3.12: run those under it
-(`--resume` adds them to the same file). What does not compile is refused by Google's compiler
-and does not count against the judge.
+*Right* means equal to the repository's own reference, or to one that says the same in plain JAX, else to Pallas's
+interpreter. A *finding* is a hazard that the judge reports of the kernel as it is called here; its outputs are then not
+compared. None was confirmed on a TPU. *NOT_CALLED*: our lines cannot trace it under the judge's JAX. What does not
+compile is refused by Google's compiler and does not count against the judge.
 """
 
 
 READ = {
     "sglang-jax/ragged paged attention, window": (
-        "The loop over blocks of keys begins at block 0 (line 1038), the copies begin at `bkv_idx_start`, the "
-        "first block that the window reaches (lines 870 and 1078). Sequence 1 has 60 keys, one query and a window "
-        "of 20 here, so that in grid step (1,) the copy of block 1, with 28 keys, is waited for as block 0, with "
-        "32: more than was started. The schedule machine ends at the same wait of the compiled program. On a TPU "
-        "that hangs."
+        "the loop over blocks of keys begins at block 0 (line 1038), the copies at the first block that the window "
+        "reaches (lines 870 and 1078), so that a copy of 28 keys is waited for as one of 32: on a TPU that hangs. The "
+        "schedule machine ends at the same wait."
     ),
     "sglang-jax/greedy verification of a tree": (
-        "`o_predicts_ref` is written at the accepted tokens alone (in `on_true`). The caller's `predicts` is donated, "
-        "but no input is aliased to the output, so that its other elements, 10 of 13 here, are what memory held. "
-        "Which of them a caller reads was not looked at."
+        "`o_predicts_ref` is written at the accepted tokens alone, and no input is aliased to it: 10 of 13 elements "
+        "are what memory held. Which of them a caller reads was not looked at."
     ),
     "jetstream/chunked prefill": (
-        "Keys and values, and both buffers of each, share one semaphore, which counts bytes: a wait for keys is "
-        "over as well when as many bytes of values have come, or of the next block. So keys may be read, and the "
-        "copy of the next head's first block (line 94) may begin, before the block has come; with one head and "
-        "one block already all 8192 elements of output 0 differ where values come first. It is right where copies "
-        "arrive in the order in which they were started, which nothing promises."
+        "keys, values and both buffers of each share one semaphore, so that a wait for keys is over when as many bytes "
+        "of values have come. It is right where copies arrive in the order in which they were started, which nothing "
+        "promises."
     ),
     "maxtext/grouped matmul v2": (
-        "In a tile that is full to its 128th row, `last_row` is 16, and `tiled_out_ref[last_row]` (line 621) "
-        "loads the 17th of 16 blocks of rows. `jnp.where` does not take what was loaded, so that no element of "
-        "the output depends on it."
+        "in a tile that is full to its 128th row, line 621 loads the 17th of 16 blocks of rows. `jnp.where` drops what "
+        "was loaded, so that no output depends on it."
     ),
 }
 """By kernel, what a finding of it is, as its source says at the commit that is listed."""
+
+
+def is_whole(record: Record) -> bool:
+    """Whether the kernel was executed and modelled."""
+    return record.get("executed") == "yes" and record.get("modelled") == "yes"
 
 
 def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -68,7 +62,7 @@ def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
         groups.setdefault(record["name"].partition("/")[0], []).append(record)
     for name, group in (*groups.items(), ("all", list(records))):
         compiled = [one for one in group if one.get("compiled") == "yes"]
-        whole = sum(one.get("executed") == one.get("modelled") == "yes" for one in compiled)
+        whole = sum(map(is_whole, compiled))
         rows.append(
             {
                 "repository": REPOSITORIES[name].origin if name in REPOSITORIES else name,
@@ -121,35 +115,28 @@ def refusals(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
 
 def text(records: Sequence[Record]) -> str:
     """The page."""
-    counted = Counter((step, status) for step, status, _, _ in refusals(records))
     missing = len(CASES) - len(records)
     left = [f"\n{missing} more kernels of the list were not run for this page.\n"] if missing else []
-    parts = [_HEAD, "\n## In all\n", _markdown(totals(records)), *left]
-    if counted:
-        parts += ["\n## Refused by which name\n", _markdown([
-            {"step": step, "name": status, "kernels": many} for (step, status), many in sorted(counted.items())
-        ])]  # fmt: skip
-        parts += [
-            "\n",
-            *(f"- *{name}*, {step}: {status}: {_short(why)}\n" for step, status, name, why in refusals(records)),
-        ]
-    found = [one["name"] for one in records if one.get("values") == "finding" and one["name"] in READ]
-    if found:
-        parts += ["\n## What the findings are\n", "\n", *(f"- *{name}*: {READ[name]}\n" for name in found)]
-    parts += ["\n## Every kernel\n", _markdown([row(record) for record in records])]
-    parts += ["\n## Where they are\n", _markdown([
-        {"repository": one.origin, "commit": one.commit, "kernels": _paths(name)} for name, one in REPOSITORIES.items()
-    ])]  # fmt: skip
+    columns = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
+    counted = [{name: one[name] for name in columns} for one in totals(records)]
+    parts = [_HEAD, "\n## In all\n\n" + _markdown(counted), *left]
+    if refused := [
+        f"- *{name}*, {step}: {status}: {_short(why)}\n"
+        for step, status, name, why in refusals(records)
+        if step != "values"
+    ]:
+        parts += ["\n## Refused\n", "\n", *refused]
+    if read := [f"- *{one['name']}*: {READ[one['name']]}\n" for one in records if _is_read(one)]:
+        parts += ["\n## What the findings are\n", "\n", *read]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _paths(repository: str) -> str:
-    paths = dict.fromkeys(entry.path for entry in CASES.values() if entry.repository == repository)
-    return ", ".join(f"`{path}`" for path in paths)
+def _is_read(record: Record) -> bool:
+    return record.get("values") == "finding" and record["name"] in READ
 
 
 def _short(why: str) -> str:
-    return " ".join(why.replace("|", "/").split())[:240]
+    return " ".join(why.replace("|", "/").split())[:120]
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:

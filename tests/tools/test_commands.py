@@ -14,7 +14,7 @@ NOT_RUN = {
     ("docs/cluster.md", "Needs several machines"),  # tests/search/test_nodes.py has nodes on one
     ("docs/faq.md", "Needs a remote repository"),
     ("docs/history.md", "Needs a shell that you type in"),
-    ("docs/mutation.md", "Needs root and util-linux, and takes minutes"),
+    ("docs/testing.md", "Needs root and util-linux, and takes minutes"),
     ("docs/tpu-day-one.md", "Needs a GPU"),
     ("docs/tune.md", "Needs a TPU"),
     ("docs/upgrade-check.md", "Needs the network and Python 3.12"),

@@ -10,11 +10,12 @@ import pytest
 import ratchet
 from ratchet.loop import ledger, table
 from ratchet.process.boot import home
+from ratchet.selftest.defences import DEFENCES
 from ratchet.values import Row
 from ratchet.values.row import Decision
 from ratchet.values.status import Status
-from tools import docs
-from tools.documents import ROOT, read
+from tools import docs, hooks
+from tools.documents import ROOT, pages, read
 from tools.hooks import names
 
 FORMS = {
@@ -32,11 +33,18 @@ def table_of(page, columns):
     return [row for row in rows if len(row) == columns and not set(row[0]) <= set("-:")]
 
 
-def test_every_status_is_explained_by_its_own_meaning():
-    rows = [cells for cells in table_of("docs/exit-codes.md", 5) if cells[0].isdigit()]
-    explained = {cells[1].strip("`"): (int(cells[0]), cells[2]) for cells in rows}
-    assert explained == {status.name: (status.exit_code, status.meaning) for status in Status}
-    assert all(all(cells[3:]) for cells in rows if cells[1] != "`PASS`")
+def test_every_status_has_its_causes_and_cures():
+    rows = [cells for cells in table_of("docs/exit-codes.md", 4) if cells[0].isdigit()]
+    assert {(int(cells[0]), cells[1].strip("`")) for cells in rows} == {(one.exit_code, one.name) for one in Status}
+    assert len(rows) == len(Status)
+    assert all(all(cells[2:]) for cells in rows if cells[1] != "`PASS`")
+
+
+def test_markers_of_the_pages_are_exchanged_for_what_the_code_says():
+    everything = "".join(read(page) for page in pages())
+    assert [marker for marker in hooks.MADE if everything.count(marker) != 1] == []
+    assert [one.meaning for one in Status if f"| `{one.name}` | {one.meaning} |" not in hooks.statuses()] == []
+    assert [one.name for one in DEFENCES if f"| {one.name} | {one.what} |" not in hooks.defences()] == []
 
 
 def test_every_column_of_the_ledger_is_explained():
@@ -85,6 +93,8 @@ def test_the_site_is_whole_and_asks_nobody_for_anything(site):
     assert [name for name in names() if f"usage: {home.PROGRAM} {name} " not in commands and name != "run"] == []
     assert [name for name in ratchet.__all__ if f'id="ratchet.{name}"' not in library] == []
     assert ":func:" not in library
+    made = {"exit-codes": "VMEM_OVERFLOW", "testing": "frozen problem", "mosaic_coverage": "tpu.matmul"}
+    assert [page for page, said in made.items() if said not in (site / f"{page}.html").read_text()] == []
     assert (site / "source" / "action" / "action.yml.txt").read_text() == (ROOT / "action" / "action.yml").read_text()
     assert 'href="source/action/action.yml.txt"' in (site / "ci.html").read_text()
     assert 'href="protocol.html"' in (site / "agents.html").read_text()

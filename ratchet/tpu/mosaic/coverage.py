@@ -1,7 +1,4 @@
-"""The table of what can be executed, written from the table of operations itself.
-
-python -m ratchet.tpu.mosaic.coverage > docs/mosaic_coverage.md
-"""
+"""What can be executed, written from the table of operations itself: ``python -m ratchet.tpu.mosaic.coverage``."""
 
 from __future__ import annotations
 
@@ -19,14 +16,8 @@ _REFUSED = (
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Tables of operations and findings."""
     lines = [
-        "# What the judge can execute of a compiled kernel",
-        "",
-        "Written by `python -m ratchet.tpu.mosaic.coverage`. An operation, attribute or element type that is not",
-        "here is refused by name with `CANNOT_VERIFY`; nothing is skipped or guessed. The shapes and memory",
-        "spaces an operation takes are those that Mosaic's own verifier lets through.",
-        "",
         "| operation | attributes understood | executed by |",
         "|---|---|---|",
     ]
