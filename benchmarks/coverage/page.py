@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.coverage.case import CASES
-from benchmarks.coverage.listed import REPOSITORIES
+from benchmarks.coverage.calls import CASES
+from benchmarks.coverage.repositories import REPOSITORIES
 
 Record = Mapping[str, Any]
 STEPS = ("traced", "compiled", "executed", "modelled")
@@ -17,7 +17,7 @@ Public Pallas TPU kernels, or variants that take another path, as their reposito
 ours at small shapes, compiled for v5e, executed for their values with hazards, and modelled. No code of theirs is here.
 Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`, which also prints a line for each
 kernel: values, error, microseconds. `--clone` prints how the sources are fetched, at the commits that are listed in
-`benchmarks/coverage/listed.py`.
+`benchmarks/coverage/repositories.py`.
 
 *Right* means equal to the repository's own reference, or to one that says the same in plain JAX, else to Pallas's
 interpreter. A *finding* is a hazard that the judge reports of the kernel as it is called here; its outputs are then not
