@@ -136,7 +136,7 @@ def _is_read(record: Record) -> bool:
 
 
 def _short(why: str) -> str:
-    return " ".join(why.replace("|", "/").split())[:120]
+    return " ".join(why.replace("|", "/").split())[:80]
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
