@@ -87,7 +87,7 @@ none,docs matmul dimension_semantics,"bf16[4096,4096]","bf16[4096,4096]",,bm=512
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["v4", "v5e", "v5p", "v6e", "tpu7x"])
+@pytest.mark.parametrize("name", CHIPS)
 def test_no_chip_beats_its_peak_and_v4_is_refused_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text(MATMUL)
     case = replace(read(tmp_path / "cases.csv")[0], chip=name)

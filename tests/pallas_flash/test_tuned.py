@@ -62,7 +62,7 @@ def test_every_entry_of_the_table_holds_blocks_best_first(chip):
         assert all(made(**blocks["blocks"]) for blocks in one["best"])
 
 
-@pytest.mark.parametrize("chip", ["v5e", "v6e", "tpu7x", "v4"])
+@pytest.mark.parametrize("chip", CHIPS)
 def test_the_lookup_answers_for_both_passes(chip):
     shape = Shape(
         batch=1, heads=1, kv_heads=1, q_len=16384, kv_len=16384, dim=128, itemsize=2, left=None, right=0, tables=False,
