@@ -17,7 +17,7 @@ F32 = jnp.float32
 X = ((1024, 128), F32)
 
 
-def nested(depth):
+def nested(depth=25):
     """Branches in branches: from some depth on the compiler overflows its stack."""
 
     def body(x_ref, o_ref):
@@ -76,7 +76,7 @@ def test_hbm_overflow_names_used_and_available(not_compiled):
 
 
 def test_a_crash_of_the_compiler_is_a_verdict_and_the_next_request_works(not_compiled, compiled):
-    refusal = not_compiled(nested(25))
+    refusal = not_compiled(nested())
     assert refusal.status is Status.COMPILER_CRASHED
     assert "signal" in refusal.message
     assert compiled(artefact(blocked(double), X)).kernels == ("double.3",)

@@ -94,7 +94,7 @@ def test_where_the_two_do_not_fit_it_is_compiled_as_any_other(whole, compiled, m
 
 def test_what_a_compiler_dies_of_is_said_by_a_plain_one(whole):
     with refused(Status.COMPILER_CRASHED):
-        whole(nested(25))
+        whole(nested())
 
 
 def test_what_does_not_fit_is_refused_as_by_a_plain_compile_and_the_next_has_its_own_bundles(
