@@ -46,6 +46,12 @@ DEFENCES = (
     *_of(
         "contract",
         _row(
+            "plain source",
+            "a source file is UTF-8 without characters that hide what runs",
+            _S.FORBIDDEN,
+            said=("what is read has to be what runs",),
+        ),
+        _row(
             "static check", "what the contract forbids is refused before anything runs", _S.FORBIDDEN, _S.SYNTAX_ERROR
         ),
         _row(

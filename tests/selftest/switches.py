@@ -53,6 +53,14 @@ def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
 
 
 SWITCHES = {
+    "plain source": Switch(
+        cheat="c49_another_encoding",
+        edits=(
+            ("ratchet/exam/candidate/contract.py", "text = text_of(source, name)", "text = source"),
+            ("ratchet/exam/candidate/worker.py", "compile(source.decode(), ", "compile(source, "),
+        ),
+        then=("PASS",),
+    ),
     "static check": Switch(
         cheat="c09_patched_comparison",
         edits=_edit("ratchet/exam/candidate/contract.py", "    if findings:\n", "    if False:\n"),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ratchet.exam.candidate.source_text import text_of
 from ratchet.values.status import Refusal, Status
 
 SYMBOLS: Mapping[str, str] = {
@@ -57,10 +58,11 @@ def parsed(source: bytes, name: str) -> ast.Module:
     """The syntax tree of a file.
 
     Raises:
-      Refusal: ``SYNTAX_ERROR`` with the line.
+      Refusal: ``SYNTAX_ERROR`` with the line, or as ``source_text.text_of``.
     """
+    text = text_of(source, name)
     try:
-        return ast.parse(source, filename=name)
+        return ast.parse(text, filename=name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         where = f"{name}:{line}" if line else name
@@ -69,7 +71,7 @@ def parsed(source: bytes, name: str) -> ast.Module:
 
 
 def check_source(source: bytes, name: str) -> None:
-    """Refuse a file that is not Python or does what the contract forbids.
+    """Refuse a file that is not Python, is not what it looks like, or does what the contract forbids.
 
     Raises:
       Refusal: ``SYNTAX_ERROR`` with the line, or ``FORBIDDEN`` with every finding at once.

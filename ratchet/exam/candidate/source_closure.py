@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ratchet.exam.candidate.contract import parsed, shadows
+from ratchet.exam.candidate.source_text import text_of
 from ratchet.values.status import Refusal, Status
 
 MOST_FILES = 2000
@@ -73,7 +74,8 @@ def closure_of(read: Read, modules: Iterable[str], others: Mapping[str, bytes] |
     installed package's and left out.
 
     Raises:
-      Refusal: ``SYNTAX_ERROR`` with file and line, ``FORBIDDEN`` for more files than a jail holds.
+      Refusal: ``SYNTAX_ERROR`` with file and line, ``FORBIDDEN`` for more files than a jail holds, or one that is not
+        what it looks like (``source_text.text_of``).
     """
     files = dict(others or {})
     waiting, seen = [*modules, *(_module(path) for path in files if path.endswith(".py"))], set[str]()
@@ -93,6 +95,9 @@ def closure_of(read: Read, modules: Iterable[str], others: Mapping[str, bytes] |
     if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
         message = f"{len(files)} files are imported, wanted at most {MOST_FILES} of {MOST_BYTES >> 20} MiB together"
         raise Refusal(Status.FORBIDDEN, message)
+    for path, content in files.items():
+        if path.endswith(".py"):  # those, too, that no import names: a loader of the user's may
+            text_of(content, path)
     return SourceClosure(files=files)
 
 

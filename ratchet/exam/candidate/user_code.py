@@ -31,7 +31,8 @@ class Loader(SourceFileLoader):
         self._shown = shown
 
     def get_code(self, fullname: str) -> CodeType:
-        return compile(self.get_data(self.path), self._shown, "exec", dont_inherit=True)
+        text = self.get_data(self.path).decode()  # of a text, Python believes no declared encoding
+        return compile(text, self._shown, "exec", dont_inherit=True)
 
 
 class SourceFinder:

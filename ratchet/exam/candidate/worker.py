@@ -47,7 +47,7 @@ def load(path: Path) -> ModuleType:
     module.__file__ = path.name
     sys.modules[module.__name__] = module
     with blame(Status.IMPORT_FAILED, (path.name,), "at import"):
-        exec(compile(source, path.name, "exec"), module.__dict__)
+        exec(compile(source.decode(), path.name, "exec"), module.__dict__)
     contract.check_symbols(module.__dict__)
     return module
 

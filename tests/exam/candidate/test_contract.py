@@ -52,7 +52,7 @@ def test_all_forbidden_lines_are_named_at_once():
     assert all(f"kernel.py:{n}:" in caught.value.message for n in (1, 2, 3))
 
 
-@pytest.mark.parametrize("source", [b"x = (", b"def f(:", b"\x00", b"\xff\xfe", b"(" * 5000])
+@pytest.mark.parametrize("source", [b"x = (", b"def f(:", b"\xff\xfe", b"(" * 5000])
 def test_bad_syntax_is_one_line(source):
     with refused(Status.SYNTAX_ERROR) as caught:
         contract.check_source(source, "kernel.py")
