@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import FlatJaxpr, inner
+from ratchet.exam.problem.jaxprs import FlatJaxpr, Step, inner
 from ratchet.values import Mesh
 
 PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
@@ -46,8 +46,8 @@ class Work:
 
 def work_of(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Work:
     """The work of ``function`` at ``avals``."""
-    jaxpr = jax.make_jaxpr(function)(*avals).jaxpr
-    count = _Count()
+    closed = jax.make_jaxpr(function)(*avals)
+    jaxpr, count = closed.jaxpr, _Count()
     aliases: dict[Any, int] = {var: n for n, var in enumerate(jaxpr.invars)}
     _walk(jaxpr, aliases, 1, count)
     for var in jaxpr.outvars:  # handed through, so read as a whole
@@ -62,7 +62,54 @@ def work_of(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Work:
         min(_bytes(v.aval), 0 if isinstance(v, core.Literal) else count.updated.get(v, _bytes(v.aval)))
         for v in jaxpr.outvars
     ]
+    for number, output, replaced in _replaced(FlatJaxpr(closed)):
+        inputs[number], outputs[output] = 0, min(outputs[output], replaced)
     return Work(products=count.products, input_bytes=tuple(inputs), output_bytes=tuple(outputs))
+
+
+def _replaced(flat: FlatJaxpr) -> list[tuple[int, int, int]]:
+    """Inputs of which a mask replaces rows: number of the input and of the output, bytes of what takes their place.
+
+    ``where(mask, row, input)``, the row broadcast, need not touch what it keeps if nothing else reads the input.
+    """
+    makers = {out: step for step in flat.steps for out in step.outs}
+    uses = Counter(
+        atom for atoms in (*(step.ins for step in flat.steps), flat.outputs) for atom in atoms if _is_var(atom)
+    )
+    found = []
+    for output, result in enumerate(flat.outputs):
+        atom, written = result, 0
+        while row := _row(atom, makers, flat) if uses[atom] == 1 else None:
+            atom, written = row[0], written + row[1]
+        if written and atom in flat.inputs and uses[atom] == 1:
+            found.append((flat.inputs.index(atom), output, written))
+    return found
+
+
+def _row(atom: Any, makers: Mapping[Any, Step], flat: FlatJaxpr) -> tuple[Any, int] | None:
+    """Of an array that keeps another but for a row that was broadcast: that other, and the row's bytes."""
+    step = makers.get(atom)
+    if step is None or step.equation.primitive.name != "select_n" or len(step.ins) != 3:
+        return None
+    one, other = ((each, _before_broadcast(each, makers, flat)) for each in step.ins[1:])
+    if (one[1] > 0) == (other[1] > 0):
+        return None
+    return (one[0], other[1]) if other[1] else (other[0], one[1])
+
+
+def _before_broadcast(atom: Any, makers: Mapping[Any, Step], flat: FlatJaxpr) -> int:
+    """Bytes of what was broadcast to this array; 0 where none was."""
+    begin = atom
+    while _is_var(atom) and (step := makers.get(atom)) and step.equation.primitive.name in _SAME | {"broadcast_in_dim"}:
+        atom = step.ins[0]
+    if not _is_var(atom):
+        return 0
+    before = flat.avals[atom]
+    return _bytes(before) if math.prod(before.shape) < math.prod(flat.avals[begin].shape) else 0
+
+
+def _is_var(atom: Any) -> bool:
+    return not isinstance(atom, core.Literal)
 
 
 @dataclass(kw_only=True)

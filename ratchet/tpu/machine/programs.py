@@ -71,7 +71,7 @@ class Unit:
 
 
 def _buffers(hlo: HloModule, hbm_address_bytes: int) -> Buffers:
-    """Where those of a program are."""
+    """Where those of a program are. A donated result lies where its parameter does: the program compares the two."""
     following = _ALIGNMENT // hbm_address_bytes
 
     def place(size_bytes: int) -> int:
@@ -81,7 +81,11 @@ def _buffers(hlo: HloModule, hbm_address_bytes: int) -> Buffers:
         return where
 
     parameters = [place(sum(array.padded_bytes for array in op.types)) for op in hlo.parameters()]
-    results = [place(array.padded_bytes) for array in hlo.result.types]
+    donated = {index[0] if index else 0: parameter for index, parameter in hlo.aliases}
+    results = [
+        parameters[donated[number]] if number in donated else place(array.padded_bytes)
+        for number, array in enumerate(hlo.result.types)
+    ]
     output = place(_ALIGNMENT) if hlo.result.is_tuple or not results else results[0]
     return Buffers(parameters=parameters, results=results, output=output, first_free=following)
 

@@ -64,6 +64,33 @@ def test_an_update_in_place_is_the_update():
     assert found.output_bytes == (64 * 4,)
 
 
+def test_rows_that_a_mask_replaces_are_touched_and_what_is_kept_is_not():
+    """A cache that is written at positions: the ways that a reference says so."""
+
+    def write(cache, row, position):
+        here = (jnp.arange(256)[None, :] == position[:, None])[:, :, None]
+        return jnp.where(here, row[:, None], cache)
+
+    def twice(cache, row, position):
+        return write(write(cache, row, position), 2 * row, position + 1)
+
+    def read_too(cache, row, position):
+        return write(cache, row, position) + cache.sum()
+
+    given = [jax.ShapeDtypeStruct(shape, kind) for shape, kind in (((8, 256, 128), "float32"), ((8, 128), "float32"))]
+    given.append(jax.ShapeDtypeStruct((8,), "int32"))
+    row = 8 * 128 * 4
+    assert work_of(write, *given).input_bytes == (0, row, 32)
+    assert work_of(write, *given).output_bytes == (row,)
+    assert work_of(twice, *given).output_bytes == (2 * row,)
+    for reads in (read_too, lambda cache, row, position: jnp.where(cache > 0, row[:, None], cache)):
+        assert work_of(reads, *given).input_bytes[0] == 256 * row
+    assert (
+        work_of(lambda x, y, mask: jnp.where(mask[:, None, None] > 0, x, y), *[given[0]] * 2, given[2]).input_bytes[0]
+        > row
+    )
+
+
 def test_a_loop_counts_by_its_length():
     def function(x, w):
         return jax.lax.scan(lambda c, row: (c, row @ w), 0.0, x)[1]
