@@ -6,12 +6,14 @@ kernel. Only a parameter that a kernel overwrites itself is donated, for the out
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ratchet.tpu.mlir.bindings import ir, string
 from ratchet.tpu.mlir.calls import callee, read_call, target, walk
 
 _SAME_BYTES = ("stablehlo.reshape",)
+_PER_CHIP = "sdy.manual_computation"
 
 
 def donated(module: ir.Module) -> dict[int, int]:
@@ -19,18 +21,24 @@ def donated(module: ir.Module) -> dict[int, int]:
     trace = _Trace(module)
     main = trace.functions["main"]
     arguments, results = list(main.regions[0].blocks[0].arguments), _results(main)
-    outputs: dict[Any, int] = {}
+    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [""] * len(arguments)
+    outputs: dict[Any, tuple[int, set[str]]] = {}
     for number, value in enumerate(results):
-        outputs.setdefault(trace.origin(value), number)
+        origin, split = trace.origin(value)
+        outputs.setdefault(origin, (number, split))
     pairs: dict[int, int] = {}
     for op in walk(module.operation):
         aliases = read_call(op, ()).aliases if target(op) == "tpu_custom_call" else {}
         for operand, result in aliases.items():
-            argument, output = trace.origin(op.operands[operand]), outputs.get(op.results[result])
-            if output is not None and argument in arguments and argument.type == results[output].type:
-                number = arguments.index(argument)
-                if number not in pairs and output not in pairs.values():
-                    pairs[number] = output
+            (argument, split), known = trace.origin(op.operands[operand]), outputs.get(op.results[result])
+            if known is None or argument not in arguments:
+                continue
+            number, (output, split_after) = arguments.index(argument), known
+            stays = split == split_after and all(one in str(given[number]) for one in split)  # on the same chips
+            if not stays or argument.type != results[output].type:
+                continue
+            if number not in pairs and output not in pairs.values():
+                pairs[number] = output
     return pairs
 
 
@@ -56,25 +64,40 @@ class _Trace:
             if op.name == "func.call":
                 self.calls.setdefault(callee(op), []).append(op)
 
-    def origin(self, value: Any) -> Any:
-        """What ``value`` is, other than in shape: an argument of ``@main``, or what an operation makes."""
-        while (before := self._before(value)) is not None:
-            value = before
-        return value
+    def origin(self, value: Any) -> tuple[Any, set[str]]:
+        """What ``value`` is, other than in shape: an argument of ``@main``, or what an operation makes.
 
-    def _before(self, value: Any) -> Any:
+        With it how it is split over chips where it goes into, or comes out of, what each chip does by itself.
+        """
+        split: set[str] = set()
+        while (before := self._before(value, split)) is not None:
+            value = before
+        return value, split
+
+    def _before(self, value: Any, split: set[str]) -> Any:
         if isinstance(value.owner, ir.Block):
             argument: Any = ir.BlockArgument(value)
             owner = argument.owner.owner.operation
+            if owner.name == _PER_CHIP:
+                split.add(_shardings(owner, "in_shardings")[argument.arg_number])
+                return owner.operands[argument.arg_number]
             calls = self.calls.get(string(owner, "sym_name"), []) if owner.name == "func.func" else []
             return calls[0].operands[argument.arg_number] if len(calls) == 1 else None
         result: Any = ir.OpResult(value)
         op = result.owner.operation
         if op.name in _SAME_BYTES:
             return op.operands[0]
+        if op.name == _PER_CHIP:
+            split.add(_shardings(op, "out_shardings")[result.result_number])
+            return _results(op)[result.result_number]
         if op.name != "func.call" or len(self.calls[callee(op)]) != 1:
             return None
         return _results(self.functions[callee(op)])[result.result_number]
+
+
+def _shardings(op: ir.Operation, which: str) -> list[str]:
+    """How operands or results are split, each as ``<@mesh, [{"chip"}, {}]>``."""
+    return re.findall(r"<@.*?\]>", str(op.attributes[which]))
 
 
 def _results(function: ir.Operation) -> list[Any]:

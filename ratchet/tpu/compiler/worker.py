@@ -101,8 +101,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     ]
     try:
         lowered: Any = jax.jit(program.call).lower(*avals)
-        if mesh.size == 1:
-            donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
+        donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))
         lowered_seconds = time.monotonic() - start
         compiled: Any = profiled(lowered) if profiles else lowered.compile()
     finally:  # what failed leaves the table of tokens, and dumps, which say which buffer was too large

@@ -8,8 +8,10 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from benchmarks.lib.programs import modelled, of_function
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.dump.files import load_hlo
+from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double, scratch
 
@@ -198,3 +200,27 @@ def test_a_donated_parameter_is_not_copied(compiled):
     before = compiled(artefact(lambda x: IN_PLACE(x) + 1, X)).copies
     assert sum(copy.size_bytes for copy in before) == 1024 * 128 * 4
     assert compiled(artefact(IN_PLACE, X)).copies == ()
+
+
+OVER_CHIPS = Mesh(axes=(("chip", 4),), inputs=((("chip",),),))
+
+
+@pytest.mark.parametrize(
+    ("split", "aliases"), [(("chip", None), (((), 0),)), ((None, "chip"), ())], ids=["as it lies", "sent first"]
+)
+def test_on_a_slice_what_stays_on_its_chip_is_donated(compiled, split, aliases):
+    def shard(x):
+        return blocked(double, x.shape, (128, 128), input_output_aliases={0: 0})(x)
+
+    split = jax.sharding.PartitionSpec(*split)
+    function = jax.shard_map(shard, in_specs=split, out_specs=split, check_vma=False)
+    program = compiled(of_function(function, [jax.ShapeDtypeStruct((1024, 512), jnp.float32)], OVER_CHIPS))
+    assert load_hlo(program.dump_dir).aliases == aliases
+
+
+def test_a_kernel_in_place_is_modelled_without_the_copy_that_donation_avoids(workers):
+    shape, block = (2048, 1024), (256, 1024)
+    of = (shape, jnp.float32)
+    inside = modelled(artefact(blocked(double, shape, block, input_output_aliases={0: 0}), of), workers)
+    beside = modelled(artefact(blocked(double, shape, block), of), workers)
+    assert abs(inside.latency_ms / beside.latency_ms - 1) < 0.02
