@@ -52,7 +52,7 @@ MOST_BYTES = 1 << 45
 
 _ALLOCATION = re.compile(
     r"(?m)^ *(#allocation\w+) \[shape = '[^']*', space=(\w+), size = (0x[0-9a-f]{1,16}|\d{1,18})"
-    r"(?:, offset = (0x[0-9a-f]{1,16}|\d{1,18}))?((?:, \w+)*)(?:, tag = '(.*)')?\]$"
+    r"(?:, offset = (0x[0-9a-f]{1,16}|\d{1,18}))?((?:, \w+(?: = \w+)?)*)(?:, tag = '(.*)')?\]$"
 )
 _ANY_ALLOCATION = re.compile(r"\n *#allocation\w+ \[")
 """Begins with a character, which is sought ten times as fast as the begin of a line: an outline has tens of megabytes,
