@@ -7,10 +7,11 @@ import pytest
 
 from benchmarks import margins
 from benchmarks.lib.programs import of_source
-from tests.kernels import HONEST
+from benchmarks.lib.sources import names_of
+from tests.kernels import CANDIDATES, HONEST, edited
 from tests.tiers import cases
 
-WRONG = margins.variants()
+WRONG = names_of((CANDIDATES / "wrong" / "variants.py").read_text())["VARIANTS"]
 QUICK = ("quantise_int8",)
 
 
@@ -26,7 +27,7 @@ def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
     assert max(reached) <= 1, where
     for variant, (of, edits) in WRONG.items():
         if of == name:
-            spoiled, _ = of_source(margins.edited(HONEST[name], edits), freeze=False)
+            spoiled, _ = of_source(edited(HONEST[name], *edits), freeze=False)
             reached, where = asked.kernel(spoiled.program)
             assert min(reached) > 1, f"{variant}: {where}"
             assert not math.isnan(min(reached))
@@ -34,4 +35,4 @@ def test_the_honest_pass_with_a_margin_and_the_wrong_do_not(name):
 
 def test_every_variant_is_of_a_kernel_and_changes_it():
     for of, edits in WRONG.values():
-        assert margins.edited(HONEST[of], edits) != HONEST[of]
+        assert edited(HONEST[of], *edits) != HONEST[of]
