@@ -54,8 +54,8 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
     return Call(
         name=string(op, "kernel_name") if "kernel_name" in op.attributes else "kernel",
         body=body,
-        inputs=tuple(_aval(value.type) for value in op.operands),
-        outputs=tuple(_aval(value.type) for value in op.results),
+        inputs=tuple(aval(value.type) for value in op.operands),
+        outputs=tuple(aval(value.type) for value in op.results),
         aliases=aliases,
         has_communication=bool(config.get("has_communication", False)),
         skips_barrier=bool(config.get("skip_device_barrier", False)),
@@ -71,7 +71,8 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-def _aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
+def aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an operand or a result. Raises Refusal ``CANNOT_VERIFY`` for one that no array here has."""
     shaped = ir.RankedTensorType(type_)
     element = str(shaped.element_type)
     if element not in _ELEMENTS or any(shaped.is_dynamic_dim(i) for i in range(shaped.rank)):

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.tpu.mlir.bindings import ir, lowered_module, lowered_per_device, rebuilt, stablehlo_of, string
-from ratchet.tpu.mlir.calls import Call, callee, read_call, target, walk
+from ratchet.tpu.mlir.calls import Call, aval, callee, read_call, target, walk
+from ratchet.tpu.mosaic.state import never_written
 from ratchet.values.status import Refusal, Status
 
 CONFIG_WIDTH = 3
@@ -23,6 +24,8 @@ CONFIG_WIDTH = 3
 
 _HARMLESS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 """Custom calls of the partitioner, which the CPU compiler knows too."""
+_KERNEL, _BUFFER = "tpu_custom_call", "AllocateBuffer"
+"""Custom calls that are replaced: a kernel, and memory that is not written yet."""
 _PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.dot", "stablehlo.convolution"})
 
 _MANTISSA = {"DEFAULT": 7, "HIGH": 15}
@@ -63,18 +66,18 @@ class _Lowering:
         for op in operations:
             _check_allowed(op)
             _round_operands(op)
-        self.total = sum(target(op) == "tpu_custom_call" for op in operations)
+        self.total = sum(target(op) == _KERNEL for op in operations)
         self.width = max(self.total, 1) * width
-        self.calls = 0
+        self.calls = self.buffers = 0
         self.touched: set[str] = set()
         while new := {name for name, op in self.functions.items() if self._is_touched(op)} - self.touched:
             self.touched |= new
         self.touched.add("main")
 
     def _is_touched(self, op: ir.Operation) -> bool:
-        """Whether a kernel is called inside, directly or through functions."""
+        """Whether a kernel is called or memory allocated inside, directly or through functions."""
         return any(
-            target(inner) == "tpu_custom_call" or (inner.name == "func.call" and callee(inner) in self.touched)
+            target(inner) in (_KERNEL, _BUFFER) or (inner.name == "func.call" and callee(inner) in self.touched)
             for inner in (op, *walk(op))
         )
 
@@ -151,8 +154,11 @@ class _Lowering:
         return new
 
     def _operation(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
-        if target(op) == "tpu_custom_call":
+        if target(op) == _KERNEL:
             return self._kernel(op, config, report, mesh)
+        if target(op) == _BUFFER:
+            self._buffer(op, config)
+            return report
         if op.name == "func.call":
             if mesh:
                 raise Refusal(
@@ -164,19 +170,23 @@ class _Lowering:
                 self._block(region.blocks[0], config, report, mesh)
             return self._recreate(op, op.operands, [*_types(op), self.report_type]).results[-1]
         if op.name == "stablehlo.while":
-            test, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
-            if any(self._is_touched(view.operation) for view in test.operations):
-                raise Refusal(Status.CANNOT_VERIFY, "a kernel in the condition of a loop")
-            for block in (test, body):
-                block.add_argument(self.config_type, ir.Location.unknown())
-                block.add_argument(self.report_type, ir.Location.unknown())
-            inner_config, inner_report = list(body.arguments)[-2:]
-            self._block(body, inner_config, inner_report, mesh, passes=[inner_config])
-            types = [*_types(op), self.config_type, self.report_type]
-            return self._recreate(op, [*op.operands, config, report], types).results[-1]
+            return self._loop(op, config, report, mesh)
         if op.name == "sdy.manual_computation":
             return self._manual(op, config, report)
         raise Refusal(Status.CANNOT_VERIFY, f"a kernel inside {op.name} is not something this judge can execute")
+
+    def _loop(self, op: ir.Operation, config: ir.Value, report: ir.Value, mesh: Any) -> ir.Value:
+        """A loop around kernels: config and report are carried."""
+        test, body = op.regions[0].blocks[0], op.regions[1].blocks[0]
+        if any(self._is_touched(view.operation) for view in test.operations):
+            raise Refusal(Status.CANNOT_VERIFY, "a kernel in the condition of a loop")
+        for block in (test, body):
+            block.add_argument(self.config_type, ir.Location.unknown())
+            block.add_argument(self.report_type, ir.Location.unknown())
+        inner_config, inner_report = list(body.arguments)[-2:]
+        self._block(body, inner_config, inner_report, mesh, passes=[inner_config])
+        types = [*_types(op), self.config_type, self.report_type]
+        return self._recreate(op, [*op.operands, config, report], types).results[-1]
 
     def _manual(self, op: ir.Operation, config: ir.Value, report: ir.Value) -> ir.Value:
         """A sharded computation: every device has a report of its own; the largest entries are kept."""
@@ -233,6 +243,19 @@ class _Lowering:
         operands, results = [config, report, *op.operands], [*_types(op), self.report_type]
         return self._recreate(op, operands, results, {"callee": called}, name="func.call").results[-1]
 
+    def _buffer(self, op: ir.Operation, config: ir.Value) -> None:
+        """Put an array that reads as memory never written in the place of a buffer."""
+        number = self.buffers
+        self.buffers += 1
+        shape = aval(op.results[0].type)
+
+        def function(config: jax.Array) -> jax.Array:
+            return jnp.broadcast_to(never_written(np.dtype(shape.dtype), config[1]), shape.shape)
+
+        module = lowered_module(function, [jax.ShapeDtypeStruct((CONFIG_WIDTH,), jnp.int32)], self.module.context)
+        made = ir.FlatSymbolRefAttr.get(self._insert(f"mosaic_buffer_{number}", module))
+        self._recreate(op, [config], _types(op), {"callee": made}, name="func.call")
+
     def _insert(self, name: str, module: ir.Module) -> str:
         """Move the functions of ``module`` into the program under names of their own; the name of its entry."""
         for view in list(module.body.operations):
@@ -259,7 +282,7 @@ def _check_allowed(op: ir.Operation) -> None:
     if op.name in ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"):
         raise Refusal(Status.HOST_CALLBACK, f"the program calls the host ({op.name}); a kernel may not")
     name = target(op)
-    if not name or name == "tpu_custom_call" or name in _HARMLESS:
+    if not name or name in (_KERNEL, _BUFFER) or name in _HARMLESS:
         return
     if "callback" in name or "host" in name.lower():
         raise Refusal(Status.HOST_CALLBACK, f"the program calls back to the host ({name}); a kernel may not")

@@ -20,6 +20,13 @@ from ratchet.tpu.mosaic.memory import Box, Buffer, Memory
 from ratchet.tpu.mosaic.rules import RULES, is_remote, root_of
 
 
+def never_written(dtype: np.dtype, fill: Array) -> Array:
+    """What an element of memory that was never written reads as: see ``ExecutorState.poison``."""
+    if is_float(dtype):
+        return jnp.where(fill == 0, jnp.nan, 1.5 * fill).astype(dtype)
+    return (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """How to read what the module leaves open."""
@@ -91,11 +98,7 @@ class State:
 
     def poison(self, shape: tuple[int, ...], dtype: np.dtype, fill: Array | None = None) -> Array:
         """Memory that was never written, as kept: NaN, or an odd number; other values when ``fill`` is not 0."""
-        fill = self.fill if fill is None else fill
-        if is_float(dtype):
-            value = jnp.where(fill == 0, jnp.nan, 1.5 * fill).astype(dtype)
-        else:
-            value = (jnp.int32(-1_431_655_766 + 1) + 1_234_567 * fill).astype(dtype)
+        value = never_written(dtype, self.fill if fill is None else fill)
         return jnp.broadcast_to(encode(value), shape)
 
     def number_of(self, op: Op, number: Callable[[Op], int]) -> Number:
