@@ -124,6 +124,12 @@ DEFENCES = (
     *_of(
         "kernel",
         _row("live kernel", "the compiled program holds a Pallas kernel whose result is used", _S.NOT_A_KERNEL),
+        _row(
+            "one layout",
+            "operands and results of kernels are row-major in the compiled program, as they are executed",
+            _S.CANNOT_VERIFY,
+            said=("wanted row-major",),
+        ),
         _row("no host", "the compiled program runs nothing on the host", _S.HOST_CALLBACK),
     ),
     *_of(

@@ -127,7 +127,11 @@ SWITCHES = {
     ),
     "tokens": Switch(
         cheat="c42_unknown_setting",
-        edits=_edit("ratchet/tpu/mlir/kernel_config.py", "    if unknown:\n", "    if False:\n"),
+        edits=_edit(
+            "ratchet/tpu/mlir/kernel_config.py",
+            "if key not in form:\n",
+            "if key not in form:\n                continue\n",
+        ),
         then=("PASS", "COMPILE_FAILED"),
     ),
     "declared program": Switch(
@@ -139,6 +143,14 @@ SWITCHES = {
         cheat="c21_calls_the_reference",
         edits=_edit("ratchet/exam/judge/audit.py", "if not compiled.kernels:", "if False:"),
         then=("PASS", "SCHEDULE_UNKNOWN"),
+    ),
+    "one layout": Switch(
+        cheat="c42_columns_for_rows",
+        edits=(
+            ("ratchet/exam/judge/audit.py", "if not array.is_row_major:", "if False:"),
+            ("ratchet/tpu/mlir/calls.py", "if given != wanted:", "if False:"),
+        ),
+        then=("PASS",),
     ),
     "finite": Switch(
         cheat="c06_no_maximum",

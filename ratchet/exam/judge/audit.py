@@ -23,16 +23,19 @@ BARRIER_BYTES = 8192
 
 
 def program(compiled: Program) -> tuple[tuple[str, ...], str]:
-    """A step of a verdict: refuse a program without a kernel of its own, or one that talks to the host.
+    """A step of a verdict: refuse a program without a kernel of its own, one that talks to the host, or one whose
+    kernels get their operands in another order of bytes than they are executed with.
 
     Returns the names of its live kernels.
 
     Raises:
-      Refusal: ``NOT_A_KERNEL`` or ``HOST_CALLBACK``.
+      Refusal: ``NOT_A_KERNEL``, ``HOST_CALLBACK`` or ``CANNOT_VERIFY``.
     """
     if not compiled.kernels:
         raise Refusal(Status.NOT_A_KERNEL, NO_KERNEL)
-    no_host_calls(load_hlo(compiled.dump_dir))
+    hlo = load_hlo(compiled.dump_dir)
+    no_host_calls(hlo)
+    row_major(hlo)
     count = len(compiled.kernels)
     return compiled.kernels, f"{count} live kernel{'s' if count > 1 else ''}: {', '.join(compiled.kernels)}"
 
@@ -47,6 +50,22 @@ def no_host_calls(hlo: HloModule) -> None:
     if host is not None:
         what = host.target or host.opcode
         raise Refusal(Status.HOST_CALLBACK, f"the compiled program calls the host ({what:.80}); wanted a kernel alone")
+
+
+def row_major(hlo: HloModule) -> None:
+    """Refuse a compiled program in which an operand or a result of a kernel is not row-major.
+
+    Raises:
+      Refusal: ``CANNOT_VERIFY``.
+    """
+    for kernel in (op for op in hlo.ops.values() if op.is_kernel):
+        places = [(f"operand {n}", array) for n, op in enumerate(hlo.operands(kernel)) for array in op.types]
+        places += [(f"result {n}", array) for n, array in enumerate(kernel.types)]
+        for place, array in places:
+            if not array.is_row_major:
+                order = ",".join(map(str, array.minor_to_major))
+                message = f"{place} of the compiled kernel {kernel.name} is {array}{{{order}}}, wanted row-major"
+                raise Refusal(Status.CANNOT_VERIFY, f"{message}: transpose it outside of the kernel")
 
 
 def work(problem: Problem, timeline: Timeline) -> str:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from ratchet.tpu.mlir.bindings import ir, string
-from ratchet.tpu.mlir.calls import callee, read_call, target, walk
+from ratchet.tpu.mlir.calls import aliases_of, callee, target, walk
 
 _SAME_BYTES = ("stablehlo.reshape",)
 _PER_CHIP = "sdy.manual_computation"
@@ -28,7 +28,7 @@ def donated(module: ir.Module) -> dict[int, int]:
         outputs.setdefault(origin, (number, split))
     pairs: dict[int, int] = {}
     for op in walk(module.operation):
-        aliases = read_call(op, ()).aliases if target(op) == "tpu_custom_call" else {}
+        aliases = aliases_of(op) if target(op) == "tpu_custom_call" else {}
         for operand, result in aliases.items():
             (argument, split), known = trace.origin(op.operands[operand]), outputs.get(op.results[result])
             if known is None or argument not in arguments:

@@ -45,6 +45,12 @@ class ArrayType:
         return self.dtype in STEERING
 
     @property
+    def is_row_major(self) -> bool:
+        """Whether the last dimension is innermost, and so on; dimensions of one element are anywhere. Tiles may be."""
+        order = [dimension for dimension in self.minor_to_major if self.shape[dimension] > 1]
+        return order == sorted(order, reverse=True)
+
+    @property
     def padded_bytes(self) -> int:
         """Size as laid out, tile padding included."""
         physical = [self.shape[d] for d in reversed(self.minor_to_major)]

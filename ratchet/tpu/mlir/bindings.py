@@ -21,6 +21,7 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import tpu
 from jaxlib import _hlo, _profiler  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
 from ratchet.tpu.mlir.module import Block, Function, KernelModule, Op, Type, Value
@@ -45,6 +46,9 @@ def parse_kernel(body: bytes) -> KernelModule:
     with module.context, ir.Location.unknown():
         try:
             attributes = module.operation.attributes
+            if unknown := [name for name in attributes if name != "stable_mosaic.version"]:
+                what = f"the kernel's Mosaic module has the attribute {unknown[0]!r:.80}, which is not known"
+                raise Refusal(Status.CANNOT_VERIFY, f"{what}; export it with the locked jax")
             version = int(ir.IntegerAttr(attributes["stable_mosaic.version"]).value)
             PassManager.parse("builtin.module(mosaic-serde{serialize=false})").run(module.operation)
         except (ir.MLIRError, ValueError, KeyError) as error:
@@ -303,6 +307,12 @@ def lowered_per_device(
 def string(op: ir.Operation, name: str) -> str:
     """A string among the attributes of an operation; ``""`` where there is none of that name."""
     return str(ir.StringAttr(op.attributes[name]).value) if name in op.attributes else ""
+
+
+def result_alias(attribute: ir.Attribute) -> tuple[int, list[int], list[int]]:
+    """Of one of a call's ``output_operand_aliases``: the operand, where in its tuple, and where in the result's."""
+    alias = stablehlo.OutputOperandAlias(attribute)
+    return alias.operand_index, list(alias.operand_tuple_indices), list(alias.output_tuple_indices)
 
 
 def _renumber(operation: ir.Operation, channel: int) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ratchet.tpu.mlir import kernel_config
-from ratchet.tpu.mlir.bindings import ir, string
+from ratchet.tpu.mlir.bindings import ir, result_alias, string
 from ratchet.values.status import Refusal, Status
 
 
@@ -34,6 +35,15 @@ class Call:
     """Axes of the mesh the call is sharded over by hand, and their sizes."""
 
 
+_ATTRIBUTES = frozenset(
+    {
+        "api_version", "backend_config", "call_target_name", "called_computations", "has_side_effect", "kernel_name",
+        "mhlo.frontend_attributes", "operand_layouts", "output_operand_aliases", "result_layouts",
+    }
+)  # fmt: skip
+"""Attributes that are executed, or checked to say nothing; ``compiler.tokens`` leaves of the frontend's what steers."""
+
+
 def read_call(op: ir.Operation, mesh: Any) -> Call:
     """One kernel call; its configuration is read by the one reader that the compiler's input goes through, too.
 
@@ -43,24 +53,66 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
     if "backend_config" not in op.attributes:
         raise Refusal(Status.CANNOT_VERIFY, "a tpu_custom_call without a configuration; export it with the locked jax")
     body, configuration = kernel_config.read(string(op, "backend_config"))
+    kernel_config.check_executed(configuration)
+    _check_attributes(op)
     config = configuration["custom_call_config"]
-    aliases = {}
-    if "output_operand_aliases" in op.attributes:
-        for alias in ir.ArrayAttr(op.attributes["output_operand_aliases"]):
-            text = str(alias)
-            operand = int(text.split("operand_index =", 1)[1].split(",", 1)[0])
-            output = text.split("output_tuple_indices = [", 1)[1].split("]", 1)[0].strip()
-            aliases[operand] = int(output) if output else 0
     return Call(
         name=string(op, "kernel_name") if "kernel_name" in op.attributes else "kernel",
         body=body,
         inputs=tuple(aval(value.type) for value in op.operands),
         outputs=tuple(aval(value.type) for value in op.results),
-        aliases=aliases,
+        aliases=aliases_of(op),
         has_communication=bool(config.get("has_communication", False)),
         skips_barrier=bool(config.get("skip_device_barrier", False)),
         site=str(op.location.name_str) if isinstance(op.location, ir.NameLoc) else "",
         mesh=tuple(mesh),
+    )
+
+
+def aliases_of(op: ir.Operation) -> dict[int, int]:
+    """Operands of a kernel call that are overwritten, and the result that each becomes.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for one that is aliased twice, or to what has another type or does not exist.
+    """
+    aliases: dict[int, int] = {}
+    for attribute in _listed(op, "output_operand_aliases"):
+        operand, inside, results = result_alias(attribute)
+        results = results or [0]
+        if inside or len(results) != 1:
+            raise _refusal(f"it aliases a part of a tuple ({attribute})")
+        if operand in aliases or results[0] in aliases.values():
+            raise _refusal(f"operand {operand} or result {results[0]} is aliased twice; wanted each once")
+        if not (0 <= operand < len(op.operands) and 0 <= results[0] < len(op.results)):
+            raise _refusal(f"it aliases operand {operand} to result {results[0]}, which there is not")
+        if op.operands[operand].type != op.results[results[0]].type:
+            raise _refusal(f"operand {operand} is aliased to result {results[0]} of another type")
+        aliases[operand] = results[0]
+    return aliases
+
+
+def _listed(op: ir.Operation, name: str) -> list[ir.Attribute]:
+    return list(ir.ArrayAttr(op.attributes[name])) if name in op.attributes else []
+
+
+def _check_attributes(op: ir.Operation) -> None:
+    if unknown := [name for name in op.attributes if name not in _ATTRIBUTES]:
+        raise _refusal(f"its attribute {unknown[0][:80]!r} is not known")
+    if "api_version" in op.attributes and ir.IntegerAttr(op.attributes["api_version"]).value != 1:
+        raise _refusal(f"its api_version is {op.attributes['api_version']}, wanted 1")
+    if _listed(op, "called_computations"):
+        raise _refusal("it has called_computations, wanted none")
+    for name, values in (("operand_layouts", op.operands), ("result_layouts", op.results)):
+        given = [np.array(ir.DenseIntElementsAttr(layout)).tolist() for layout in _listed(op, name)]
+        wanted = [[*range(ir.RankedTensorType(value.type).rank)][::-1] for value in values]
+        if given != wanted:
+            raise _refusal(f"its {name} are {given}, wanted row-major {wanted}: transpose outside of the kernel")
+
+
+def _refusal(what: str) -> Refusal:
+    return Refusal(
+        Status.CANNOT_VERIFY,
+        f"a tpu_custom_call cannot be executed for its values: {what}; export it with the locked jax",
     )
 
 
@@ -75,7 +127,11 @@ def aval(type_: ir.Type) -> jax.ShapeDtypeStruct:
     """Shape and dtype of an operand or a result. Raises Refusal ``CANNOT_VERIFY`` for one that no array here has."""
     shaped = ir.RankedTensorType(type_)
     element = str(shaped.element_type)
-    if element not in _ELEMENTS or any(shaped.is_dynamic_dim(i) for i in range(shaped.rank)):
+    if (
+        shaped.encoding is not None
+        or element not in _ELEMENTS
+        or any(shaped.is_dynamic_dim(i) for i in range(shaped.rank))
+    ):
         raise Refusal(Status.CANNOT_VERIFY, f"a kernel operand of type {type_}")
     return jax.ShapeDtypeStruct(tuple(shaped.shape), jnp.dtype(_ELEMENTS[element]))
 

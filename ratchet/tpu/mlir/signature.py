@@ -10,6 +10,11 @@ from ratchet.tpu.mlir.calls import Call
 from ratchet.tpu.mlir.module import Function, KernelModule, Value
 
 _DYNAMIC = -(2**63)
+_OF_MAPS = frozenset({"function_type", "sym_name"})
+_OF_KERNELS = _OF_MAPS | {
+    "dimension_semantics", "iteration_bounds", "scalar_prefetch", "scratch_operands", "tpu.core_type", "window_params",
+}  # fmt: skip
+"""Attributes of functions that are executed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +100,9 @@ def describe(call: Call, module: KernelModule) -> Kernel:
     core = attributes.get("tpu.core_type", "#tpu.core_type<tc>")
     if core != "#tpu.core_type<tc>":
         raise module.refusal(f"a kernel for {core}")
-    known_names = {
-        "dimension_semantics", "function_type", "iteration_bounds", "scalar_prefetch", "scratch_operands", "sym_name",
-        "tpu.core_type", "window_params",
-    }  # fmt: skip
-    if set(attributes) - known_names:
-        raise module.refusal(f"function attribute {sorted(set(attributes) - known_names)}")
+    for function in module.functions.values():
+        if unknown := set(function.attributes) - (_OF_KERNELS if function is main else _OF_MAPS):
+            raise module.refusal(f"function attribute {sorted(unknown)}")
     raw_bounds: Sequence[int] = attributes.get("iteration_bounds", ())
     bounds = tuple(None if b == _DYNAMIC else b for b in raw_bounds)
     semantics = tuple(

@@ -53,6 +53,24 @@ HOST = {
 }
 
 
+@pytest.mark.parametrize(
+    ("operand", "result", "said"),
+    [
+        ("2,1,0:T(8,128)", "2,0,1", None),  # a dimension of one element is anywhere
+        ("0,1,2", "2,1,0", r"operand 0 of the compiled kernel k is f32\[8,1,128\]\{0,1,2\}, wanted row-major"),
+        ("2,1,0", "0,2,1:T(8,128)", r"result 0 of the compiled kernel k is f32\[8,1,128\]\{0,2,1\}"),
+    ],
+)
+def test_operands_and_results_of_kernels_are_row_major(tmp_path, operand, result, said):
+    call = f'%k = f32[8,1,128]{{{result}}} custom-call(%x), custom_call_target="tpu_custom_call"'
+    built = program(tmp_path, f"%x = f32[8,1,128]{{{operand}}} parameter(0)\n ROOT {call}", ("k",))
+    if said is None:
+        audit.program(built)
+    else:
+        with refused(Status.CANNOT_VERIFY, said):
+            audit.program(built)
+
+
 @pytest.mark.parametrize("what", HOST)
 def test_a_program_that_talks_to_the_host_is_refused(tmp_path, what):
     hlo = f"%x = f32[] parameter(0)\n %t = token[] after-all()\n {HOST[what]}"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ratchet.tpu.mlir.kernel_config import read, write
+from ratchet.tpu.mlir.kernel_config import check_executed, read, write
 from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
 
@@ -12,7 +12,7 @@ CALL = {
     "body": "aGk=",
     "has_communication": False,
     "vmem_limit_bytes": 5,
-    "cost_estimate": {"flops": [1.5, None]},
+    "cost_estimate": {"flops": 1.5, "transcendentals": None},
     "collective_id": 3,
     "allow_input_fusion": [True, False],
 }
@@ -55,8 +55,13 @@ def test_what_is_read_is_written_again():
         (text(device_type="a b"), "the text 'a b', wanted a plain word"),
         (text(device_type=""), "the text '', wanted"),
         (text(device_type="x" * 81), "wanted a plain word"),
-        (text({"cost_estimate": {"two words": 1}}), "the text 'two words', wanted"),
-        (text({"cost_estimate": [{"a": ["b c"]}]}), "the text 'b c', wanted"),
+        (text({"cost_estimate": {"two words": 1}}), "the key 'two words', which is not known"),
+        (text({"cost_estimate": [{"flops": 1}]}), "cost_estimate is .*another type"),
+        (text({"collective_id": True}), "collective_id is True, .*another type"),
+        (text({"has_communication": 1}), "has_communication is 1, .*another type"),
+        (text({"allow_input_fusion": [1]}), "allow_input_fusion is 1, .*another type"),
+        (text({"output_memory_space_colors": [{"colour": 1}]}), "the key 'colour', which is not known"),
+        (text(scoped_memory_configs=[{"memory_space": 1, "at": 7}]), "the key 'at', which is not known"),
     ],
 )
 def test_anything_else_is_refused(wrong, said):
@@ -73,3 +78,30 @@ def test_what_is_quoted_from_it_is_short():
         with pytest.raises(Refusal) as caught:
             read(wrong)
         assert 80 <= max(len(word) for word in caught.value.message.split("'")) <= 85
+
+
+SAME = {"serialization_format": 1, "needs_layout_passes": True}
+
+
+def test_a_configuration_without_a_meaning_of_its_own_is_executed():
+    check_executed(read(text(SAME, scoped_memory_configs=[{"memory_space": 1, "offset": 0, "size": 77}]))[1])
+    flag = {"flag_type": "XLA_TPU_FORCE_LP_LLO_SCHEDULER", "value": {"boolean_value": True}}
+    check_executed(read(text(SAME, flag_configs=[flag]))[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "around", "said"),
+    [
+        ({}, {}, "needs_layout_passes = None"),
+        ({**SAME, "needs_layout_passes": False}, {}, "needs_layout_passes = False"),
+        ({**SAME, "needs_hlo_passes": True}, {}, "needs_hlo_passes = True"),
+        ({**SAME, "serialization_format": 2}, {}, "serialization_format = 2"),
+        (SAME, {"device_type": "DEVICE_TYPE_SPARSECORE"}, "device_type = DEVICE_TYPE_SPARSECORE"),
+        (SAME, {"sparse_core_config": {"tiling": "TILING_COMPACT"}}, "sparse_core_config"),
+        (SAME, {"megachip_parallelism_config": {"cores": ["0"]}}, "megachip_parallelism_config"),
+        (SAME, {"flag_configs": AROUND["flag_configs"]}, "the flag xla_tpu_x"),
+    ],
+)
+def test_what_changes_how_a_module_is_read_is_not_executed(call, around, said):
+    with refused(Status.CANNOT_VERIFY, said):
+        check_executed(read(text(call, **around))[1])
