@@ -91,6 +91,21 @@ def test_bf16_products_are_exact_and_added_in_f32_on_any_processor(monkeypatch, 
     assert (abs(got - exact) <= terms * 2.0**-24 * exact).all()
 
 
+def test_nibbles_of_words_are_signed_and_come_back() -> None:
+    def kernel(words: Any, packed: Any, unpacked: Any) -> None:
+        for n in range(8):
+            unpacked[n] = pltpu.unpack_elementwise(words[...], index=n, packed_dtype=jnp.int4, unpacked_dtype=jnp.int32)
+        each = [unpacked[n] for n in range(8)]
+        packed[...] = pltpu.pack_elementwise(each, packed_dtype=jnp.int4).astype(jnp.uint32)
+
+    words = np.random.default_rng(0).integers(0, 1 << 32, (8, 128), dtype=np.uint32)
+    out = [jax.ShapeDtypeStruct((8, 128), jnp.uint32), jax.ShapeDtypeStruct((8, 8, 128), jnp.int32)]
+    packed, unpacked = loaded(pl.pallas_call(kernel, out_shape=out), words).check([words]).outputs
+    nibbles = np.stack([words >> 4 * n & 15 for n in range(8)]).astype(np.int32)
+    np.testing.assert_array_equal(unpacked, np.where(nibbles > 7, nibbles - 16, nibbles))
+    np.testing.assert_array_equal(packed, words)
+
+
 @pytest.mark.parametrize(("wide", "packed", "count"), [
     (jnp.float32, jnp.bfloat16, 2), (jnp.int32, jnp.int16, 2), (jnp.int32, jnp.int8, 4),
 ])  # fmt: skip

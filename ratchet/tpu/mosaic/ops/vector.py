@@ -172,7 +172,7 @@ def _pack_elementwise(op: Op, *given: Array) -> Array:
     """The first vector in the lowest bits. Integers lose their upper bits, floats are rounded to the nearest even."""
     packed, word = jax_dtype(op.attributes["target_type"]), jax_dtype(op.results[0].type.dtype)
     vectors = [jnp.asarray(vector) for vector in given]
-    if is_float(packed) != is_float(np.dtype(vectors[0].dtype)) or bits(packed) < 8:
+    if is_float(packed) != is_float(np.dtype(vectors[0].dtype)) or (is_float(packed) and bits(packed) < 8):
         raise Unsupported(f"tpu.pack_elementwise of {vectors[0].dtype} to {packed}")
     parts = [
         lax.bitcast_convert_type(vector.astype(packed), unsigned(packed)).astype(unsigned(word)) << n * bits(packed)
@@ -186,7 +186,7 @@ def _unpack_elementwise(op: Op, given: Array) -> Array:
     """The vector that was packed as number ``index``; integers keep their sign."""
     packed, target = jax_dtype(op.attributes["source_type"]), jax_dtype(op.results[0].type.dtype)
     words = jnp.asarray(given)
-    if is_float(packed) != is_float(target) or bits(packed) < 8 or is_float(np.dtype(words.dtype)):
+    if is_float(packed) != is_float(target) or is_float(np.dtype(words.dtype)):
         raise Unsupported(f"tpu.unpack_elementwise of {packed} in {words.dtype} to {target}")
     low = integer(op, "index") * bits(packed)
     own = (lax.bitcast_convert_type(words, unsigned(np.dtype(words.dtype))) >> low).astype(unsigned(packed))
