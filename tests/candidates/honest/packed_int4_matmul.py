@@ -34,7 +34,11 @@ def reference_fn(x, words, scales):
 def generate_inputs(key):
     one, two, three = jax.random.split(key, 3)
     words = jax.random.bits(two, (K // EACH, N), jnp.uint32)
-    return jax.random.normal(one, (M, K), jnp.bfloat16), words, jax.random.uniform(three, (1, N), jnp.float32, 0.01, 0.02)
+    return (
+        jax.random.normal(one, (M, K), jnp.bfloat16),
+        words,
+        jax.random.uniform(three, (1, N), jnp.float32, 0.01, 0.02),
+    )
 
 
 def compute_flops():

@@ -29,6 +29,8 @@ VARIANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "bfloat16 accumulation, float32 out": ("matmul_bf16_f32", [("acc[...] += _product(x[...], w[...])", "acc[...] = (acc[...] + _product(x[...], w[...])).astype(jnp.bfloat16).astype(jnp.float32)")]),
     "one pass": ("matmul_f32_highest", [('jnp.dot(x, w, precision="highest", ', "jnp.dot(x, w, ")]),
     "float8 operands": ("matmul_f32", [("_product(x[...], w[...])", "_product(jnp.round(x[...] * 16) / 16, w[...])")]),
+    "rectifier that leaks": ("relu_layers", [("jnp.maximum(y, 0)", "jnp.where(y > 0, y, 0.01 * y)")]),
+    "last layer left out": ("relu_layers", [("jax.lax.scan(layer, x, w)", "jax.lax.scan(layer, x, w[: LAYERS - 1])")]),
     "no rectifier": ("bias_relu_matmul", [("jnp.maximum(total - 4.0, 0.0)", "total - 4.0")]),
     "saturated at int16": ("int8_matmul", [("_finished(acc[...])", "jnp.clip(acc[...], -65535, 65535)")]),
     "scale of one column": ("matmul_last_axis_scale", [("* sw[...])", "* jnp.mean(sw[...]))")]),
