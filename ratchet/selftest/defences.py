@@ -111,7 +111,13 @@ DEFENCES = (
             _S.CANNOT_VERIFY,
             _S.HOST_CALLBACK,
         ),
-        _row("memory limits", "VMEM and HBM as the compiler counts them", _S.VMEM_OVERFLOW, _S.HBM_OVERFLOW),
+        _row(
+            "memory limits",
+            "VMEM, SMEM and HBM as the compiler counts them",
+            _S.VMEM_OVERFLOW,
+            _S.SMEM_OVERFLOW,
+            _S.HBM_OVERFLOW,
+        ),
         _row("declared program", "the program has the inputs and outputs that its record declares", _S.PROBLEM_CHANGED),
         _row(
             "jailed compiler",

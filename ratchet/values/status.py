@@ -35,6 +35,7 @@ class Status(Enum):
     COMPILER_CRASHED = (24, "the TPU compiler crashed on the program")
     COMPILE_TIMEOUT = (25, "the TPU compiler did not finish within its deadline")
     VMEM_OVERFLOW = (26, "the kernel needs more VMEM than its limit")
+    SMEM_OVERFLOW = (19, "the kernel needs more scalar memory (SMEM) than the chip has")
     HBM_OVERFLOW = (27, "the program needs more HBM than the chip has")
     NOT_A_KERNEL = (28, "the compiled program holds no live Pallas kernel")
     HOST_CALLBACK = (29, "the program calls back to the host or branches on the platform")

@@ -36,6 +36,7 @@ from ratchet.values.tokens import encode as encode_table
 CACHEABLE = frozenset({
     *SCORED,
     Status.UNALIGNED_BLOCK, Status.UNSUPPORTED_PRIMITIVE, Status.VMEM_OVERFLOW, Status.HBM_OVERFLOW,
+    Status.SMEM_OVERFLOW,
     Status.NOT_A_KERNEL, Status.HOST_CALLBACK,
     Status.WRONG_VALUES, Status.NOT_FINITE, Status.NON_DETERMINISTIC, Status.INPUTS_CHANGED, Status.OUT_OF_BOUNDS,
     Status.INSENSITIVE, Status.MEMORY_HAZARD,

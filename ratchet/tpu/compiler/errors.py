@@ -22,6 +22,8 @@ _AMOUNT = r"(\d{1,15}(?:\.\d{1,15})?[KMGT]?)"
 _SCOPED = re.compile(rf"Scoped allocation with size {_AMOUNT} and limit {_AMOUNT}")
 _WHOLE = re.compile(rf"Used {_AMOUNT} of {_AMOUNT} vmem")
 _ONE = re.compile(r"Allocation \(size=(\d{1,18})\) would exceed memory \(size=(\d{1,18})\)")
+_SMEM = re.compile(r"Allocation \(size=(\d{1,18})\) would exceed memory \(size=(\d{1,18})\) :: .{1,200}?space=smem,")
+_TAG = re.compile(r"space=smem, .{0,80}?tag = '([^']*)'")
 _REFUSED = re.compile(r"while allocating on stack for %(\S+) = ")
 _AROUND = (TOP, "<late-initialization>", "<late-finalization>")
 """Units that are no kernels."""
@@ -48,6 +50,8 @@ def classify(
     text = " ".join(error.split())
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {_short(text)}")
+    if one := _SMEM.search(text):
+        return Refusal(Status.SMEM_OVERFLOW, _smem_message(text, *one.groups()))
     if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
         return Refusal(Status.VMEM_OVERFLOW, _vmem_message(text, schedule, chip))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
@@ -90,6 +94,16 @@ def parse_amount(text: str) -> int:
     """``16.12M`` -> bytes, in the compiler's binary units."""
     unit = text[-1] if text[-1] in _UNITS else ""
     return int(float(text[: len(text) - len(unit)]) * _UNITS[unit])
+
+
+def _smem_message(text: str, used: str, limit: str) -> str:
+    """SMEM overflow in one line: used, limit, and for which operand."""
+    tag = _TAG.search(text)
+    what = f" for {tag[1].replace('prefetched SMEM', 'the prefetched')}" if tag else ""
+    return (
+        f"the kernel needs {int(used) / 1024:.0f} KiB of SMEM{what}, the chip has {int(limit) / 1024:.0f} KiB; "
+        "prefetch only what a step needs, or leave the table in HBM and copy parts of it"
+    )
 
 
 def _vmem_message(text: str, schedule: Path | None, chip: Chip | None) -> str:

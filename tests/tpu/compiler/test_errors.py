@@ -47,6 +47,12 @@ def test_amounts_have_binary_units(text, amount):
             Status.VMEM_OVERFLOW,
             "needs 156.25MiB of VMEM, the limit is 128.00MiB; use smaller blocks",
         ),
+        (
+            "RESOURCE_EXHAUSTED: Allocation (size=1200128) would exceed memory (size=1048576) :: #allocation3 [shape = "
+            "'u8[1200128]{0}', space=smem, size = 0x125000, scoped, tag = 'prefetched SMEM operand 0'] :: _k.3",
+            Status.SMEM_OVERFLOW,
+            "needs 1172 KiB of SMEM for the prefetched operand 0, the chip has 1024 KiB",
+        ),
         (f"{OOM}in words that are new", Status.VMEM_OVERFLOW, "needs too much VMEM: "),
         *(
             (
