@@ -250,6 +250,11 @@ DEFENCES = (
             _S.CONTROL_FLOW_DIFFERS,
             _S.CANNOT_VERIFY,
         ),
+        _row(
+            "same copies",
+            "the compiled kernel copies the bytes that were copied when its values were computed",
+            _S.COPIES_DIFFER,
+        ),
     ),
     *_of(
         "roofline",

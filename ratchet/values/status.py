@@ -58,6 +58,7 @@ class Status(Enum):
         43,
         "the modelled run went another way than the execution for values, or than other inputs go",
     )
+    COPIES_DIFFER = (44, "the compiled kernel copies other bytes than those that its values were computed with")
     INVALID = (42, "faster than the chip can be: an impossible number, not a fast one")
 
     # The repository or the ledger: nothing was kept or reverted.

@@ -61,6 +61,11 @@ SWITCHES = {
         ),
         then=("PASS",),
     ),
+    "same copies": Switch(
+        cheat="index_changed_after_its_prefetch",
+        edits=_edit("ratchet/exam/judge/control.py", "    if compared.apart:\n", "    if False:\n"),
+        then=("PASS",),
+    ),
     "static check": Switch(
         cheat="c09_patched_comparison",
         edits=_edit("ratchet/exam/candidate/contract.py", "    if findings:\n", "    if False:\n"),

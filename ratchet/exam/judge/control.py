@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ratchet.exam.judge import copies
 from ratchet.exam.problem.problem import Problem, encode
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.values import Timeline
@@ -48,11 +49,11 @@ class Difference:
     modelled: int | tuple[int, int]
 
 
-def differences(executed: ControlFlow, modelled: ControlFlow) -> tuple[Difference, ...]:
+def differences(executed: ControlFlow, modelled: ControlFlow, moved: Set[str] = frozenset()) -> tuple[Difference, ...]:
     """Where the executor's run and the machine's differ.
 
     Compared are the conditionals and loops that are branches of the compiled program, and all DMAs. A DMA may be
-    compiled to several; none may be lost.
+    compiled to several; none may be lost but those of ``moved``, of which the compiler made vector code.
     """
     found = []
     for place, both in executed.branches.items():
@@ -63,6 +64,8 @@ def differences(executed: ControlFlow, modelled: ControlFlow) -> tuple[Differenc
             found.append(Difference(what="loop", place=place, executed=turns, modelled=modelled.loops[place]))
     for place, starts in executed.copies.items():
         compiled = modelled.copies.get(place, 0)
+        if not compiled and place in moved:
+            continue
         if compiled != starts and not (starts and compiled and compiled % starts == 0):
             found.append(Difference(what="copy", place=place, executed=starts, modelled=compiled))
     return tuple(found)
@@ -78,6 +81,7 @@ def of_chips(timeline: Timeline) -> ControlFlow | None:
         branches=_most([flow.branches for flow in known], lambda a, b: (max(a[0], b[0]), max(a[1], b[1]))),
         loops=_most([flow.loops for flow in known], max),
         copies=_most([flow.copies for flow in known], max),
+        issued=known[0].issued if len(known) == 1 else (),
     )
 
 
@@ -106,24 +110,29 @@ def same_modules(executed: frozenset[str], hlo: HloModule) -> None:
             )
 
 
-def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable) -> tuple[int, str]:
+def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable, hlo: HloModule) -> tuple[int, str]:
     """A step of a verdict: refuse a kernel that the machine and the executor did not run alike.
 
     Returns how many operations were compared.
 
     Raises:
-      Refusal: ``CONTROL_FLOW_DIFFERS``.
+      Refusal: ``CONTROL_FLOW_DIFFERS``, ``COPIES_DIFFER``; ``CANNOT_VERIFY`` as ``copies.compare``.
     """
     modelled = of_chips(timeline)
     if modelled is None:
         return 0, "not compared: branches depend on computed values, and the machine took them all one way"
-    apart = differences(executed, modelled)
+    compared = copies.compare(executed, modelled.issued, hlo, tokens)
+    apart = differences(executed, modelled, compared.moved)
     if apart:
         raise Refusal(Status.CONTROL_FLOW_DIFFERS, "; ".join(_words(one, tokens) for one in apart[:3]))
+    if compared.apart:
+        raise Refusal(Status.COPIES_DIFFER, "; ".join(compared.apart[:3]))
     branches = len(set(executed.branches) & set(modelled.branches))
     loops = len(set(executed.loops) & set(modelled.loops))
-    compared = branches + loops + len(executed.copies)
-    return compared, f"{branches} branches, {loops} loops and {len(executed.copies)} copies executed as modelled"
+    return branches + loops + len(executed.copies), (
+        f"{branches} branches, {loops} loops and {len(executed.copies)} copies executed as modelled"
+        + (f", {compared.copies:,} copies from and to the same places" if compared.copies else "")
+    )
 
 
 def _words(difference: Difference, tokens: TokenTable) -> str:

@@ -113,7 +113,7 @@ class Modelled:
         operands = computed_operands(hlo)
         if operands or (executed.is_steered and self.exam.steering(problem)):
             self._compare_draws(problem, program, operands, timeline, executed.code_sha256)
-        return control.step(self.exam.control, timeline, tokens_in(program.dump_dir / "schedule"))
+        return control.step(self.exam.control, timeline, tokens_in(program.dump_dir / "schedule"), hlo)
 
     def score(self, problem: Problem, latency: Timeline) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the modelled latency."""

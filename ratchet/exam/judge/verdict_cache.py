@@ -40,7 +40,7 @@ CACHEABLE = frozenset({
     Status.NOT_A_KERNEL, Status.HOST_CALLBACK,
     Status.WRONG_VALUES, Status.NOT_FINITE, Status.NON_DETERMINISTIC, Status.INPUTS_CHANGED, Status.OUT_OF_BOUNDS,
     Status.INSENSITIVE, Status.MEMORY_HAZARD,
-    Status.DEADLOCK, Status.CONTROL_FLOW_DIFFERS, Status.INVALID,
+    Status.DEADLOCK, Status.CONTROL_FLOW_DIFFERS, Status.COPIES_DIFFER, Status.INVALID,
 })  # fmt: skip
 """The same program has these again. Others may be the machine's doing, or a limit's."""
 MAX_BYTES = 256 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,3 +107,25 @@ def rearranged(values: np.ndarray, source: ArrayType, target: ArrayType) -> np.n
         if of_source and of_target:
             result[of_target - 1] = values.flat[of_source - 1]
     return result.reshape(target.shape)
+
+
+def byte_of(index: Sequence[np.ndarray], array: ArrayType) -> np.ndarray:
+    """Where elements of an array are in its memory, in bytes from its begin; of several in one byte, that byte.
+
+    Args:
+        index: per dimension int64[n], the elements' indices; they may lie behind the array's ends.
+    """
+    physical = [index[d].astype(np.int64) for d in reversed(array.minor_to_major)] or [np.zeros(1, np.int64)]
+    sizes = [array.shape[d] for d in reversed(array.minor_to_major)] or [1]
+    for tile in array.tiles:
+        missing = max(0, len(tile) - len(sizes))
+        physical = [np.zeros_like(physical[0])] * missing + physical
+        sizes = [1] * missing + sizes
+        outer = len(sizes) - len(tile)
+        cut = list(zip(physical[outer:], sizes[outer:], tile, strict=True))
+        physical = physical[:outer] + [at // t for at, _, t in cut] + [at % t for at, _, t in cut]
+        sizes = sizes[:outer] + [-(-n // t) for _, n, t in cut] + list(tile)
+    number = np.zeros_like(physical[0])
+    for at, n in zip(physical, sizes, strict=True):
+        number = number * n + at
+    return number * array.item_bits // 8

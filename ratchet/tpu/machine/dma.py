@@ -57,6 +57,8 @@ class GeneralDma(NamedTuple):
     """Which chip the target is on; 0 for this one."""
     address: int
     """Bundle, for messages."""
+    place: int = -1
+    """Number of the program's operation that it comes from; -1 for none."""
 
 
 class Worked(Exception):

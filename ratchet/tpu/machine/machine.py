@@ -13,6 +13,7 @@ from typing import Any
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import MOST_DELAY
+from ratchet.tpu.machine.copies import CopyLog
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma, Idle, Worked
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
@@ -91,6 +92,9 @@ class Machine(Arithmetic):
         self._step_limit = STEP_LIMIT if take_undecided is None else STEP_LIMIT_UNDECIDED
         self.steps = itertools.repeat(None, self._step_limit)
         """What is left of the step limit, for the generated code."""
+        self._logs: dict[str, CopyLog] = {}
+        """Of the first run of each kernel, what it copies."""
+        self._log: CopyLog | None = None
         self._inputs = Inputs(programs.hlo, scalar_inputs)
         self._inputs.put(self.memory, programs.buffers)
 
@@ -106,6 +110,7 @@ class Machine(Arithmetic):
             memory=self.engine,
             addresses=self.addresses,
             not_modelled=tuple(one for one in Unmodelled if one in self.not_modelled),
+            copies=tuple(log.issued(self._programs) for log in self._logs.values()),
         )
 
     def _unit(self, name: str) -> Unit:
@@ -165,7 +170,11 @@ class Machine(Arithmetic):
         cores = self._programs.chip.cores
         if cores > 1:
             self.engine.shared_by(self._cores_at_work(unit, arguments))
+        launch = self.calls[-1][0]
+        if launch not in self._logs:
+            self._log = self._logs[launch] = CopyLog(launch, unit, arguments, self._cores_of.get(unit.name, 1))
         end = self._run_unit(unit, now, arguments)
+        self._log = None
         if cores > 1:
             self.engine.shared_by(cores)
         steps.end(end, self.engine.hbm_busy_cycles)
@@ -267,11 +276,14 @@ class Machine(Arithmetic):
         granules: int,
         flag: int,
         strides: object,
+        place: int = -1,
     ) -> None:
         if isinstance(granules, Unknown):
             raise UnknownSteers(granules.origin)  # the length of a copy has no bound
         if not 0 <= granules <= MOST_GRANULES:
             raise NotExecutable(f"a copy of {granules} granules")
+        if self._log is not None:
+            self._log.add(place, source, start, target, stop, granules)
         piece = 0  # in one piece, or unknown
         if isinstance(strides, tuple) and isinstance(strides[2], int):
             piece = max(0, strides[2]) * GRANULES_PER_ADDRESS
@@ -291,7 +303,7 @@ class Machine(Arithmetic):
             counts = self.addresses.flag(copy.flag >> 16)
             self.sparse.hand_over(copy, counts.prepared_op if counts else "")
             return
-        self.dma(*copy[:7], "unknown")
+        self.dma(*copy[:7], "unknown", copy.place)
         if copy.source_flag & _FLAG:
             raise NotExecutable("a general DMA that signals its source")
 

@@ -21,6 +21,7 @@ from ratchet.tpu.machine.programs import Addresses, Unit
 from ratchet.tpu.machine.translate import Translated
 from ratchet.values import LinkUse
 from ratchet.values.control import ControlFlow
+from ratchet.values.copies import IssuedCopies
 from ratchet.values.omission import Omission, UndecidedBranches
 from ratchet.values.tokens import SOURCE_FILE
 
@@ -204,6 +205,8 @@ class Record:
     addresses: Addresses
     """Names sync flags."""
     not_modelled: tuple[Omission, ...]
+    copies: tuple[IssuedCopies, ...] = ()
+    """Of each kernel's first run, on one chip."""
     chip_index: int = 0
     """Which chip of the slice ran, by the compiler's logical id."""
     sent_bytes: int = 0
@@ -243,6 +246,7 @@ class Record:
             branches={place: (times - taken[place], taken[place]) for place, times in executed["branch"].items()},
             loops=dict(executed["loop"]),
             copies=dict(executed["copy"]),
+            issued=self.copies,
         )
 
 

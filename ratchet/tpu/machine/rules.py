@@ -240,7 +240,7 @@ def _dma(code: Emitter, source: str, target: str) -> None:
     code.event("copy")
     code.effect(
         f"dma(T + {code.offset}, {source!r}, {named.get(ends[0])}, {target!r}, {named.get(ends[1])}, "
-        f"{named['size_in_granules']}, {named['dst_syncflagno']}, {strides})"
+        f"{named['size_in_granules']}, {named['dst_syncflagno']}, {strides}, {_place(code)})"
     )
 
 
@@ -271,8 +271,14 @@ def _general_dma(code: Emitter) -> None:
     code.effect(
         f"X.general_dma(T + {code.offset}, {spaces[0]!r}, {named['src']}, {spaces[1]!r}, {named['dst']}, "
         f"{named['size_in_granules']}, {named['dst_syncflagno']}, {named['src_syncflagno']}, "
-        f"{named['overrides']}, {code.address})"
+        f"{named['overrides']}, {code.address}, {_place(code)})"
     )
+
+
+def _place(code: Emitter) -> int:
+    """Number of the program's operation that an instruction comes from; -1 for none."""
+    source = code.instruction.notes.source
+    return -1 if source is None or source.operation is None else source.operation
 
 
 def _named(code: Emitter) -> dict[str, str]:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.calls import Call
+from ratchet.tpu.mosaic.copies import Traced
 from ratchet.tpu.mosaic.devices import arguments, compiled, device_lock
 from ratchet.tpu.mosaic.lowering import lowered
 from ratchet.tpu.mosaic.run import Loaded
@@ -54,7 +55,8 @@ def operands(
 
     def translate(number: int, call: Call) -> Any:
         order.append(call.site)
-        execute = function_of(program.kernels[number], call, options, layout_of(program, options), [])
+        layout, traced = layout_of(program, options), Traced(shapes={}, sizes={})
+        execute = function_of(program.kernels[number], call, options, layout, [], traced)
 
         def reporting(config: Any, *values: Any) -> Any:
             taken = [_halves(values[number]) for number in wanted.get(call.site, ())]

@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.module import Block, Op, Value
-from ratchet.tpu.mosaic import in_flight
+from ratchet.tpu.mosaic import copies, in_flight
 from ratchet.tpu.mosaic.arrays import Array, Index, Number, jax_dtype, known, vector_of
+from ratchet.tpu.mosaic.copies import COPIES, first_element
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, End
@@ -43,6 +44,10 @@ class Executor(State):
     """Kind, site and condition of what was reported and is not in ``FLAGS`` yet."""
     _counted: list[tuple[Number, Any]] = field(default_factory=list)
     """Counters that were passed and are not in ``COUNTS`` yet, each with the device's part in it."""
+    sizes: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    """See ``copies.Traced``."""
+    _copied: list[tuple[Number, ...]] = field(default_factory=list)
+    """Copies that were started and are not in ``COPIES`` yet."""
     _bound: set[Op] = field(default_factory=set)
     """Constants that have a value in each iteration of the loop that is being executed."""
 
@@ -230,15 +235,15 @@ class Executor(State):
         self, buffers: Sequence[Buffer], arrays: Sequence[Array], body: Callable[[], Any]
     ) -> tuple[Any, list[Array]]:
         """Run ``body`` with other contents in ``buffers``; its result and their contents afterwards."""
-        outer = self.memory, self._pending, self._counted, self.notes
+        outer = self.memory, self._pending, self._counted, self._copied, self.notes
         self.memory = {**self.memory, **dict(zip(buffers, arrays, strict=True))}
-        self._pending, self._counted, self.notes = [], [], []
+        self._pending, self._counted, self._copied, self.notes = [], [], [], []
         try:
             result = body()
             self.flush()
             return result, [self.memory[buffer] for buffer in buffers]
         finally:
-            self.memory, self._pending, self._counted, self.notes = outer
+            self.memory, self._pending, self._counted, self._copied, self.notes = outer
 
     def contents(self, buffers: Sequence[Buffer]) -> list[Array]:
         """What is in some buffers, before control flow in which they may change or be read."""
@@ -263,8 +268,9 @@ class Executor(State):
                 buffers.update(dict.fromkeys(self.shadows))
             if rule.checks:
                 buffers.update(dict.fromkeys((FLAGS, LOG, LOGGED) if LOG in self.memory else (FLAGS,)))
-            if nested in self.counters:
-                buffers[COUNTS] = None
+            logs = [COUNTS] if nested in self.counters else []
+            logs += [COPIES] if nested in self._starts and COPIES in self.memory else []
+            buffers.update(dict.fromkeys(logs))
             if self.options.digests and nested in self.readers:
                 buffers[DIGESTS] = None
         return list(buffers)
@@ -320,6 +326,21 @@ class Executor(State):
         if op in self.counters:
             self._counted.append((self.number_of(op, lambda one: self.counters[one] + which), self.active))
 
+    def log_copy(self, op: Op, source: Ref, target: Ref) -> None:
+        """Log that a copy of the kernel's own begins."""
+        if COPIES not in self.memory:
+            return
+        index = self.number_of(op, self._starts.__getitem__)
+        boxes = source.whole_box(), target.whole_box()
+        if all(known(size) for _, sizes in boxes for size in sizes):
+            read, written = (tuple(map(int, sizes)) for _, sizes in boxes)
+            for one in self.copies_of(op):
+                self.sizes[self._starts[one]] = read, written
+        ends = [
+            first_element(starts, ref.buffer.shape) for ref, (starts, _) in zip((source, target), boxes, strict=True)
+        ]
+        self._copied.append((index, *ends, target.bytes))
+
     def flush(self) -> None:
         """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
         self._write_notes()
@@ -348,6 +369,8 @@ class Executor(State):
         self._counted.clear()
 
     def _write_notes(self) -> None:
+        copies.log_copies(self.memory, self._copied)
+        self._copied.clear()
         for sites in in_flight.apply(self.memory, self.notes, together=self.options.fast):
             for kind, site in zip((Kind.SOURCE_OVERWRITTEN, Kind.TARGET_OVERWRITTEN), sites, strict=True):
                 self._pending.append((KINDS.index(kind), site, site >= 0))

@@ -18,19 +18,20 @@ from jax import lax
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import in_flight
 from ratchet.tpu.mosaic.arrays import Array, Index, known
+from ratchet.tpu.mosaic.copies import BLOCKS, COPIES, Traced, begin
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT
 from ratchet.tpu.mosaic.operands import Operands, Types
-from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, report_of
+from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, Layout, report_of
 from ratchet.tpu.mosaic.state import BARRIER, Options
 
 
 def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what the program adds to them
     kernel: Kernel, arrays: Sequence[Array], outputs: Types, *, config: Array, options: Options, sites: list[Finding],
-    counted: int, device: Array | None = None, devices: int = 1, axes: tuple[str, ...] = (), logs: bool = False,
-    behind_barrier: bool = True,
+    traced: Traced, layout: Layout, device: Array | None = None, devices: int = 1, axes: tuple[str, ...] = (),
+    logs: bool = False, behind_barrier: bool = True,
 ) -> tuple[list[Array], Array]:  # fmt: skip
     """Trace the execution of a kernel.
 
@@ -39,7 +40,8 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         outputs: Shape and dtype of each result.
         config: int32[3], see ``lowering.CONFIG_WIDTH``.
         sites: Receives the places where findings are checked.
-        counted: How many counters are reported; at least those of ``report.counters``.
+        traced: Receives what is known of its copies.
+        layout: Of the report.
         device: Logical id of this device, where several run it; ``devices`` is how many, along ``axes`` of the mesh.
         logs: Whether events are logged, for a kernel that begins ``behind_barrier`` of all devices.
 
@@ -54,7 +56,8 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         executor.start_log(behind_barrier=behind_barrier)
     executor.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
     executor.memory[BARRIER] = jnp.int32(0)
-    executor.memory[COUNTS] = jnp.zeros(counted, jnp.int32)
+    executor.memory[COUNTS] = jnp.zeros(layout.counts, jnp.int32)
+    begin(executor.memory, layout.blocks, layout.copies)
     executor.memory[DIGESTS] = jnp.zeros(options.digests, jnp.int32)
     if options.on_wait:
         executor.memory[IN_FLIGHT] = in_flight.empty()
@@ -62,6 +65,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     executor.bounds = tuple(next(dynamic) if b is None else b for b in kernel.bounds)
     order = Order(kernel=kernel, bounds=executor.bounds, seed=config[0])
     operands = Operands(kernel, arrays[kernel.dynamic_bounds :], outputs, executor)
+    traced.shapes, traced.sizes = operands.shapes, executor.sizes
     return _Grid(kernel, executor, operands, order).run()
 
 
@@ -110,7 +114,19 @@ class _Grid:
     def _loop(self, steps: Index) -> None:
         executor, operands = self.executor, self.operands
         roots = {executor.values[root].buffer for root in operands.written if root in executor.values}
-        kept = {FLAGS, COUNTS, DIGESTS, BARRIER, LOG, LOGGED, *executor.shadows, *roots, *operands.windows.values()}
+        kept = {
+            FLAGS,
+            COUNTS,
+            DIGESTS,
+            BARRIER,
+            BLOCKS,
+            COPIES,
+            LOG,
+            LOGGED,
+            *executor.shadows,
+            *roots,
+            *operands.windows.values(),
+        }
         carried = [b for b in executor.memory if b in kept]
         carried += [operands.whole[True, o.index].buffer for o, _ in operands.followed if o.is_output]
         carried = list(dict.fromkeys(carried))

@@ -21,6 +21,7 @@ from jax import lax
 from ratchet.tpu.mlir.module import Op, Value
 from ratchet.tpu.mlir.signature import Kernel, Operand, Window
 from ratchet.tpu.mosaic.arrays import Array, Index, bits, decode, encode, jax_dtype, known, take
+from ratchet.tpu.mosaic.copies import BLOCKS, first_element, log_step, number_of
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import Buffer, Slice, Whole
@@ -136,6 +137,16 @@ class Operands:
             executor.stamps[buffer] = stamps
             executor.memory[stamps] = jnp.full(executor.memory[buffer].shape, _NEVER, jnp.int32)
 
+    @property
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """See ``copies.Traced``."""
+        return {
+            number_of(self.kernel, operand): tuple(
+                self.executor.memory[self.whole[operand.is_output, operand.index].buffer].shape
+            )
+            for operand in self.kernel.operands
+        }
+
     @functools.cached_property
     def followed(self) -> list[tuple[Operand, Window]]:
         """The operands of whose windows each step has to know whether they moved."""
@@ -159,12 +170,14 @@ class Operands:
         ``last`` are those of the step before, which had the linear number ``before``, negative for the first step.
         """
         executor, now, previous = self.executor, list[list[Array]](), iter(last)
+        elements = []
         for operand in self.kernel.operands:
             window = operand.window
             if window is None:
                 continue
             starts = self._starts(operand, window, coordinates)
             own, whole = self.windows.get(operand.argument), self.whole[operand.is_output, operand.index]
+            elements.append(first_element(starts, executor.memory[whole.buffer].shape))
             moved: Any = True
             if any(operand is one for one, _ in self.followed):
                 now.append([jnp.asarray(s, jnp.int32) for s in starts])
@@ -180,6 +193,8 @@ class Operands:
             else:
                 fresh = self._fetched(window, whole.buffer, now[-1])
             executor.memory[own] = jnp.where(moved, fresh, executor.memory[own])
+        if BLOCKS in executor.memory:
+            log_step(executor.memory, executor.steps_before, elements)
         return now
 
     def write_back(self, now: list[list[Array]]) -> None:

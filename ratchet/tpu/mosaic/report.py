@@ -15,6 +15,7 @@ from jax import lax
 from ratchet.tpu.mlir.module import KernelModule, Op
 from ratchet.tpu.mosaic import events
 from ratchet.tpu.mosaic.arrays import Array, bits, is_float, unsigned
+from ratchet.tpu.mosaic.copies import BLOCKS, COPIES
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS
 from ratchet.tpu.mosaic.memory import Buffer, Memory
@@ -39,16 +40,21 @@ class Layout:
 
     counts: int
     digests: int
+    blocks: int = 0
+    copies: int = 0
+    """Words of ``copies.BLOCKS`` and ``copies.COPIES``; 0 where none are logged."""
     chips: int
     """How many chips' events follow; 0 where none are logged."""
 
     @property
-    def parts(self) -> tuple[int, int, int, int]:
-        """Where counts, digests and events begin, and where the report ends."""
+    def parts(self) -> tuple[int, int, int, int, int, int]:
+        """Where counts, digests, blocks, copies and events begin, and where the report ends."""
         counts = 2 * len(KINDS)
         digests = counts + self.counts
-        logs = digests + self.digests
-        return counts, digests, logs, logs + self.chips * events.WORDS
+        blocks = digests + self.digests
+        copies = blocks + self.blocks
+        logs = copies + self.copies
+        return counts, digests, blocks, copies, logs, logs + self.chips * events.WORDS
 
     def completed(self, report: Array, device: Array | None) -> Array:
         """A report with room for the events of other chips than ``device``, whose own it has if it is given."""
@@ -60,23 +66,27 @@ class Layout:
         return jnp.pad(report, (0, width - report.shape[0]))
 
     def merged(self, before: Array, now: Array) -> Array:
-        """One report of a kernel that runs more than once: first findings, sums of counters, digests, events in order.
+        """One report of a kernel that runs more than once: first findings, sums of counters, digests, the copies of the
+        first run, events in order.
 
         Before the first run everything is -1.
         """
-        flags, digests, logs, _ = self.parts
+        flags, digests, blocks, copies, logs, _ = self.parts
         none = jnp.repeat(before[:flags:2] < 0, 2)
         return jnp.concatenate([
             jnp.where(none, now[:flags], before[:flags]),
             jnp.maximum(before[flags:digests], 0) + now[flags:digests],
-            before[digests:logs] * 31 + now[digests:logs],
+            before[digests:blocks] * 31 + now[digests:blocks],
+            *(jnp.where(before[low] < 0, now[low:high], before[low:high])
+              for low, high in ((blocks, copies), (copies, logs)) if low < high),
             *([events.merged(before[logs:], now[logs:], self.chips)] if self.chips else []),
         ])  # fmt: skip
 
 
 def report_of(memory: Memory) -> Array:
-    """int32: first findings, counts of executions, digests of what was read, and the chip's events, if logged."""
+    """int32: first findings, counts of executions, digests of what was read, copies, the chip's events if logged."""
     parts = [memory[FLAGS], memory[COUNTS], memory[DIGESTS]]
+    parts += [memory[log] for log in (BLOCKS, COPIES) if log in memory]
     if LOG in memory:
         parts += [memory[LOGGED].reshape(1), memory[LOG].reshape(-1)]
     return jnp.concatenate(parts)

@@ -14,6 +14,7 @@ import numpy as np
 from ratchet.tpu.mlir.module import KernelModule, Op, Value
 from ratchet.tpu.mosaic import events, in_flight
 from ratchet.tpu.mosaic.arrays import Array, Number, encode, is_float, one_of
+from ratchet.tpu.mosaic.copies import starts
 from ratchet.tpu.mosaic.events import LOG, LOGGED, Did
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, NOWHERE, End
 from ratchet.tpu.mosaic.memory import Box, Buffer, Memory
@@ -112,6 +113,13 @@ class State:
                 return one_of([self._number_in(one, number, depth) for one in others[op]], iteration)
         return number(op)
 
+    def copies_of(self, op: Op) -> list[Op]:
+        """The operation, in an unrolled loop that is executed as a loop those in its place in every iteration."""
+        same = [op]
+        for others, _ in reversed(self.loops):
+            same = [one for each in same for one in others.get(each, (each,))]
+        return same
+
     # --- copies in flight, with ``on_wait`` ---
 
     def root(self, value: Value) -> Value:
@@ -140,8 +148,9 @@ class State:
         self.arriving[buffer] = (data, owner)
 
     @functools.cached_property
-    def _starts(self) -> list[Op]:
-        return [op for op in self.kernel.operations() if op.name == "tpu.enqueue_dma"]
+    def _starts(self) -> dict[Op, int]:
+        """The operations that start copies, each with its index."""
+        return {op: index for index, op in enumerate(starts(self.kernel))}
 
     @functools.cached_property
     def dma_targets(self) -> frozenset[Value]:

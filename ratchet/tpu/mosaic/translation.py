@@ -19,6 +19,7 @@ from ratchet.tpu.mlir.calls import Call
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import chip_races, events
 from ratchet.tpu.mosaic.arrays import Array
+from ratchet.tpu.mosaic.copies import Traced, executed, words_of_blocks, words_of_copies
 from ratchet.tpu.mosaic.devices import Placed, arguments, compiled, device_lock, held, place
 from ratchet.tpu.mosaic.findings import KINDS, Finding, RunResult
 from ratchet.tpu.mosaic.grid import run_kernel
@@ -27,6 +28,7 @@ from ratchet.tpu.mosaic.program import Program
 from ratchet.tpu.mosaic.report import Layout, control_flow, counters_of
 from ratchet.tpu.mosaic.rules import is_remote
 from ratchet.tpu.mosaic.state import Options
+from ratchet.values.copies import ExecutedCopies
 from ratchet.values.status import Refusal, Status
 
 _MOST_COPIED = 1 << 23
@@ -46,12 +48,16 @@ class Translation:
         *_, self._width = self._layout.parts
         self._sites: list[list[Finding]] = []
         """Of each kernel what it may report."""
+        self._traced: list[Traced] = []
+        """Of each kernel what is known of its copies."""
         with readable():
             self._lowered = lowered(program.exported, self._translate, self._width, self._layout.merged)
 
     def _translate(self, number: int, call: Call) -> Any:
         self._sites.append([])
-        return function_of(self._program.kernels[number], call, self._options, self._layout, self._sites[-1])
+        self._traced.append(Traced(shapes={}, sizes={}))
+        kernel = self._program.kernels[number]
+        return function_of(kernel, call, self._options, self._layout, self._sites[-1], self._traced[-1])
 
     @once
     def compiled(self) -> Any:
@@ -75,15 +81,15 @@ class Translation:
         count = max(map(len, holders), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
         by_kernel = np.asarray(report).reshape(-1, self._width)[: len(program.kernels)]
-        counts, digests, logs, _ = self._layout.parts
+        counts, digests, blocks, *_ = self._layout.parts
         counted = ((kernel.module, row[counts:digests]) for kernel, row in zip(program.kernels, by_kernel, strict=True))
         return RunResult(
             outputs=first,
             findings=self._findings(by_kernel) or self._races(by_kernel),
             seconds=time.perf_counter() - start,
             replicas=tuple(others),
-            control=control_flow(counted),
-            digests=tuple(row[digests:logs] for row in by_kernel) if self._options.digests else (),
+            control=replace(control_flow(counted), executed=self._copies(by_kernel)),
+            digests=tuple(row[digests:blocks] for row in by_kernel) if self._options.digests else (),
         )
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
@@ -94,6 +100,18 @@ class Translation:
             for kernel, sites, flags in zip(self._program.kernels, self._sites, report, strict=True)
             for step, site in flags[: 2 * len(KINDS)].reshape(-1, 2).tolist()
             if site >= 0
+        )
+
+    def _copies(self, report: np.ndarray) -> tuple[ExecutedCopies, ...]:
+        layout = self._layout
+        *_, first, _, logs, _ = layout.parts
+        if first == logs:
+            return ()
+        return tuple(
+            executed(kernel, call.site, traced, row[first:logs], layout.blocks, layout.copies)
+            for kernel, call, traced, row in zip(
+                self._program.kernels, self._program.calls, self._traced, report, strict=True
+            )
         )
 
     def _races(self, report: np.ndarray) -> tuple[Finding, ...]:
@@ -122,7 +140,10 @@ def readable() -> Iterator[None]:
 
 def layout_of(program: Program, options: Options) -> Layout:
     """What the kernels of a program report; all of them the same, for one vector."""
+    logged = program.kernels if program.devices == 1 and not (options.digests or options.windows_ahead) else ()
     return Layout(
+        blocks=max(map(words_of_blocks, logged), default=0),
+        copies=max((words_of_copies(kernel.module) for kernel in logged), default=0),
         counts=max(map(counters_of, program.modules.values()), default=0),
         digests=options.digests,
         chips=program.devices if options.on_wait and program.sends else 0,
@@ -130,9 +151,10 @@ def layout_of(program: Program, options: Options) -> Layout:
 
 
 def function_of(
-    kernel: Kernel, call: Call, options: Options, layout: Layout, sites: list[Finding]
+    kernel: Kernel, call: Call, options: Options, layout: Layout, sites: list[Finding], traced: Traced
 ) -> Callable[..., tuple[list[Array], Array]]:
-    """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report."""
+    """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report,
+    ``traced`` what is known of its copies."""
     names = {op.name for op in kernel.module.operations()}
     is_sending = any(map(is_remote, kernel.module.operations()))
     if call.skips_barrier and "tpu.sem_barrier" not in names and is_sending:
@@ -153,7 +175,8 @@ def function_of(
             config=config,
             options=options,
             sites=sites,
-            counted=layout.counts,
+            traced=traced,
+            layout=layout,
             device=device,
             devices=math.prod(size for _, size in call.mesh),
             axes=axes,

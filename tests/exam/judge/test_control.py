@@ -46,6 +46,7 @@ from tests.kernels import HONEST, edited
 from tests.refusals import refused
 
 FLOW = ControlFlow(branches={"t:1": (3, 5)}, loops={"t:2": 12}, copies={"t:3": 4, "t:4": 0})
+NO_KERNEL = HloModule(ops={}, entry="main")
 Compile = Callable[[Artefact], Program]
 
 
@@ -94,8 +95,8 @@ def test_the_step_says_both_numbers_and_the_source_line() -> None:
     tokens = TokenTable(sources=(None, ("kernel.py", 40, 5)))
     other = replace(FLOW, branches={"t:1": (0, 8)})
     with refused(Status.CONTROL_FLOW_DIFFERS, match=r"branch at kernel\.py:40.* 3 times .* 5 times .* 0 and 8 times"):
-        control.step(FLOW, timeline(other), tokens)
-    assert control.step(FLOW, timeline(FLOW), tokens)[0] == 4
+        control.step(FLOW, timeline(other), tokens, NO_KERNEL)
+    assert control.step(FLOW, timeline(FLOW), tokens, NO_KERNEL)[0] == 4
 
 
 def test_of_several_chips_the_most_counts() -> None:
@@ -104,7 +105,7 @@ def test_of_several_chips_the_most_counts() -> None:
         less, branches={"t:1": (3, 5)}
     )
     assert control.of_chips(timeline(less, None)) is None
-    assert control.step(FLOW, timeline(None), TokenTable())[0] == 0
+    assert control.step(FLOW, timeline(None), TokenTable(), NO_KERNEL)[0] == 0
 
 
 def both_ways(expressions: list[Expression], words: np.ndarray, compiled: Compile) -> tuple[ControlFlow, ControlFlow]:

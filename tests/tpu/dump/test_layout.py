@@ -1,11 +1,13 @@
 """Sizes of arrays and of their elements, and values as the compiler lays them out."""
 
+import math
+
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
-from ratchet.tpu.dump.layout import ArrayType, lay_out, rearranged
+from ratchet.tpu.dump.layout import ArrayType, byte_of, lay_out, rearranged
 from tests.hlo_texts import array_types
 
 NAMES = {
@@ -109,3 +111,23 @@ def test_narrow_values_are_rearranged_only_where_nothing_changes() -> None:
     assert rearranged(values, wide, flat) is None
     assert rearranged(values.reshape(4).astype(np.int32), flat, wide) is None
     assert rearranged(values, wide, same) is values
+
+
+@pytest.mark.parametrize(("dtype", "shape", "order", "tiles"), [
+    ("s32", (16, 256), (1, 0), ((8, 128),)), ("s32", (3, 20, 200), (2, 1, 0), ((8, 128),)),
+    ("s32", (20, 3, 200), (2, 0, 1), ((4, 128),)), ("s32", (300,), (0,), ((128,),)), ("s32", (5, 300), (0, 1), ()),
+    ("s16", (24, 256), (1, 0), ((8, 128), (2, 1))), ("s8", (2, 64, 130), (2, 1, 0), ((8, 128), (4, 1))),
+])  # fmt: skip
+def test_the_byte_of_an_element_is_where_it_is_laid_out(
+    dtype: str, shape: tuple[int, ...], order: tuple[int, ...], tiles: tuple[tuple[int, ...], ...]
+) -> None:
+    array = ArrayType(dtype=dtype, shape=shape, minor_to_major=order, tiles=tiles, space=0)
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    size = array.item_bits // 8
+    unsigned = np.dtype(f"u{size}")
+    for part in range(0, numbers.size, (1 << array.item_bits) - 1):  # as many as there are numbers of that width
+        marked = np.where((numbers >= part) & (numbers < part + (1 << array.item_bits) - 1), numbers - part + 1, 0)
+        words = np.array(lay_out(marked.astype(unsigned).view(f"i{size}"), array), np.int32).view(unsigned)
+        places = np.flatnonzero(words)
+        elements = words[places].astype(np.int64) - 1 + part
+        np.testing.assert_array_equal(byte_of(np.unravel_index(elements, shape), array), places * size)

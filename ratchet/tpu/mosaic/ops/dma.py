@@ -62,6 +62,7 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     src, dst = executor.ref(source), executor.ref(target)
     _one_core(executor, op, core, rest)
     executor.count(op)
+    executor.log_copy(op, src, dst)
     if isinstance(src, DynamicSlice) or isinstance(dst, DynamicSlice):
         _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
         return
