@@ -59,6 +59,8 @@ class ExecutedCopies:
     operands: tuple[Operand, ...]
     windows: tuple[int, ...]
     """Numbers of the operands with a window, one for each column of ``blocks``."""
+    changed: tuple[int, ...]
+    """Numbers of the operands whose blocks follow from scalars that the kernel writes."""
     steps: int
     blocks: bytes
     """Packed int32[steps, windows]: per grid step the first element of each window, in row-major order of ``shape``."""
@@ -75,6 +77,8 @@ class IssuedCopies:
 
     launch: str
     """The HLO instruction that launches it."""
+    runs: int
+    """How often the kernel ran; the first run is the one that is logged."""
     cores: int
     """How many cores of the chip share its grid."""
     shared: tuple[int, ...]

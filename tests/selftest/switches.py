@@ -63,7 +63,7 @@ SWITCHES = {
     ),
     "same copies": Switch(
         cheat="index_changed_after_its_prefetch",
-        edits=_edit("ratchet/exam/judge/control.py", "    if compared.apart:\n", "    if False:\n"),
+        edits=_edit("ratchet/exam/judge/control.py", "    if other_copies:\n", "    if False:\n"),
         then=("PASS",),
     ),
     "static check": Switch(

@@ -119,20 +119,25 @@ def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable, hlo: Hlo
       Refusal: ``CONTROL_FLOW_DIFFERS``, ``COPIES_DIFFER``; ``CANNOT_VERIFY`` as ``copies.compare``.
     """
     modelled = of_chips(timeline)
+    compared = copies.compare(executed, modelled.issued if modelled else (), hlo, tokens)
     if modelled is None:
+        _refuse(compared.apart)
         return 0, "not compared: branches depend on computed values, and the machine took them all one way"
-    compared = copies.compare(executed, modelled.issued, hlo, tokens)
     apart = differences(executed, modelled, compared.moved)
     if apart:
         raise Refusal(Status.CONTROL_FLOW_DIFFERS, "; ".join(_words(one, tokens) for one in apart[:3]))
-    if compared.apart:
-        raise Refusal(Status.COPIES_DIFFER, "; ".join(compared.apart[:3]))
+    _refuse(compared.apart)
     branches = len(set(executed.branches) & set(modelled.branches))
     loops = len(set(executed.loops) & set(modelled.loops))
     return branches + loops + len(executed.copies), (
         f"{branches} branches, {loops} loops and {len(executed.copies)} copies executed as modelled"
         + (f", {compared.copies:,} copies from and to the same places" if compared.copies else "")
     )
+
+
+def _refuse(other_copies: Sequence[str]) -> None:
+    if other_copies:
+        raise Refusal(Status.COPIES_DIFFER, "; ".join(other_copies[:3]))
 
 
 def _words(difference: Difference, tokens: TokenTable) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType, byte_of
 from ratchet.values.control import ControlFlow
 from ratchet.values.copies import (
@@ -75,13 +75,46 @@ def compare(executed: ControlFlow, issued: Sequence[IssuedCopies], hlo: HloModul
     called = {one.site: one for one in executed.executed}
     for launch, kernel in hlo.launches.items():
         one, other = called.get("/".join(kernel.op_name.split("/")[-2:])), launched.get(launch)
-        if one is None or other is None or kernel.name != launch or other.cores > 1:
+        if one is None:
             continue
+        is_followed = other is not None and kernel.name == launch and other.cores == 1
+        if one.changed and not (is_followed and other is not None and other.runs == 1):
+            compared.apart.append(_unseen(tokens.name(launch), one.changed[0]))
         try:
-            _Kernel(one, other, hlo, tokens, compared).compare()
+            _check_memories(one, kernel, hlo, tokens, compared)
+            if other is not None and is_followed and not compared.apart:
+                _Kernel(one, other, hlo, tokens, compared).compare()
         except ValueError as error:
             raise Refusal(Status.CANNOT_VERIFY, f"the copies of {tokens.name(launch)} do not read: {error}") from None
     return compared
+
+
+def _check_memories(
+    executed: ExecutedCopies, kernel: HloOp, hlo: HloModule, tokens: TokenTable, compared: Compared
+) -> None:
+    """Whether XLA put operands where the kernel's module says that they are."""
+    types = _types(kernel, hlo)
+    if any(operand.number >= len(types) for operand in executed.operands):
+        raise ValueError(f"the compiled kernel has {len(types)} operands and results")
+    for operand in executed.operands:
+        where = types[operand.number].space
+        if not operand.block and operand.space == "hbm" and where != _HBM:
+            there = _SPACES.get(where, f"memory {where}")
+            compared.apart.append(
+                f"{tokens.name(kernel.name)}: {_called(operand.number, kernel)} is in HBM for the kernel "
+                f"(memory_space=pltpu.HBM), and XLA put it in {there}: a copy would go to its address in the wrong "
+                "memory. Take memory_space=pl.ANY, or make the operand outside of the jit"
+            )
+
+
+def _types(kernel: HloOp, hlo: HloModule) -> list[ArrayType]:
+    """Of a kernel's operands, then of its results."""
+    return [hlo.ops[name].types[0] for name in kernel.operands] + list(kernel.types)
+
+
+def _called(number: int, kernel: HloOp) -> str:
+    inputs = len(kernel.operands)
+    return f"operand {number}" if number < inputs else f"result {number - inputs}"
 
 
 class _Kernel:
@@ -91,11 +124,10 @@ class _Kernel:
         self, executed: ExecutedCopies, issued: IssuedCopies, hlo: HloModule, tokens: TokenTable, compared: Compared
     ) -> None:
         self.executed, self.tokens, self.compared = executed, tokens, compared
-        op = hlo.ops[issued.launch]
-        self.inputs = len(op.operands)
-        self.types = [hlo.ops[name].types[0] for name in op.operands] + list(op.types)
+        self.kernel = hlo.ops[issued.launch]
+        self.inputs, self.types = len(self.kernel.operands), _types(self.kernel, hlo)
         self.name, self.shared = tokens.name(issued.launch), issued.shared
-        if len(self.shared) != len(self.types) or not all(o.number < len(self.types) for o in executed.operands):
+        if len(self.shared) != len(self.types):
             raise ValueError(f"{len(self.types)} operands and results, {len(self.shared)} when it was modelled")
         self.operands = {operand.number: operand for operand in executed.operands}
         if executed.count > MOST_COPIES:
@@ -109,14 +141,12 @@ class _Kernel:
             raise self._too_many(executed.steps)
 
     def compare(self) -> None:
-        for operand in self.operands.values():
-            self._check_memory(operand)
-        if self.compared.apart:
-            return
         for column, number in enumerate(self.executed.windows):
             operand, type_ = self.operands[number], self.types[number]
             if type_.space == _HBM and len(self.blocks) and not any(operand.low) and _is_near(operand.shape):
                 self._window(operand, type_, self.blocks[:, column])
+            elif number in self.executed.changed:
+                self.compared.apart.append(_unseen(self.name, number))
         self._own()
 
     def _too_many(self, count: int) -> Refusal:
@@ -126,18 +156,8 @@ class _Kernel:
             "blocks of windows are compared with those of the compiled program at most; wanted fewer and larger ones",
         )
 
-    def _check_memory(self, operand: Operand) -> None:
-        """Whether XLA put an operand where the kernel's module says that it is."""
-        where = self.types[operand.number].space
-        if not operand.block and operand.space == "hbm" and where != _HBM:
-            self._differs(
-                f"{self._called(operand.number)} is in HBM for the kernel (memory_space=pltpu.HBM), and XLA put it in "
-                f"{_SPACES.get(where, f'memory {where}')}: a copy would go to its address in the wrong memory. Take "
-                "memory_space=pl.ANY, or make the operand outside of the jit"
-            )
-
     def _called(self, number: int) -> str:
-        return f"operand {number}" if number < self.inputs else f"result {number - self.inputs}"
+        return _called(number, self.kernel)
 
     def _differs(self, what: str) -> None:
         self.compared.apart.append(f"{self.name}: {what}")
@@ -274,6 +294,13 @@ class _Kernel:
                     f"the copy at {at} comes after another of the same bytes for the values, before it when modelled"
                 )
                 return
+
+
+def _unseen(kernel: str, number: int) -> str:
+    return (
+        f"{kernel}: the blocks of operand {number} follow from an index that the kernel changes, and no copy shows "
+        "when the compiled one reads it; wanted an index that stays"
+    )
 
 
 def _is_near(shape: Sequence[int]) -> bool:

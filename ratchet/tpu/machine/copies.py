@@ -28,6 +28,7 @@ class CopyLog:
     def __init__(self, launch: str, unit: Unit, arguments: tuple[object, ...], cores: int) -> None:
         self._launch, self._unit, self._arguments, self._cores = launch, unit, arguments, cores
         self._numbers = array("q")
+        self.runs = 0
         self._count = 0
 
     def add(self, place: int, source: str, start: object, target: str, stop: object, granules: int) -> None:
@@ -58,7 +59,12 @@ class CopyLog:
         first_at = {begin: number for number, begin in begins.items()}
         shared = tuple(first_at.get(begins.get(n, (_NEITHER, n)), n) for n in range(len(self._arguments)))
         return IssuedCopies(
-            launch=self._launch, cores=self._cores, shared=shared, count=self._count, copies=packed(found)
+            launch=self._launch,
+            runs=self.runs,
+            cores=self._cores,
+            shared=shared,
+            count=self._count,
+            copies=packed(found),
         )
 
     def _operands(self, programs: Programs) -> Iterator[_Range]:

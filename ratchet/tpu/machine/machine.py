@@ -173,6 +173,7 @@ class Machine(Arithmetic):
         launch = self.calls[-1][0]
         if launch not in self._logs:
             self._log = self._logs[launch] = CopyLog(launch, unit, arguments, self._cores_of.get(unit.name, 1))
+        self._logs[launch].runs += 1
         end = self._run_unit(unit, now, arguments)
         self._log = None
         if cores > 1:

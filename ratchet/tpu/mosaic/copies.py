@@ -17,16 +17,18 @@ from jax import lax
 from ratchet.tpu.mlir.module import KernelModule, Op, Value
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mlir.signature import Operand as Argument
-from ratchet.tpu.mosaic.arrays import Index, Number, add, known, times, vector_of
+from ratchet.tpu.mosaic.arrays import Array, Index, Number, add, known, times, vector_of
 from ratchet.tpu.mosaic.memory import Buffer, Memory
-from ratchet.tpu.mosaic.rules import root_of
+from ratchet.tpu.mosaic.rules import RULES, root_of
 from ratchet.values.copies import A_WINDOW, MOST_BLOCKS, MOST_COPIES, ExecutedCopies, Operand, Place, packed
 from ratchet.values.tokens import SOURCE_FILE
 
 BLOCKS = Buffer(name="blocks of windows", shape=(), dtype=np.dtype(np.int32), space="judge")
 """How many grid steps ran, then per step the first element of each window."""
 COPIES = Buffer(name="copies started", shape=(), dtype=np.dtype(np.int32), space="judge")
-"""How many copies the kernel started, then ``_WIDTH`` words of each, and as many as are written at a time."""
+"""``_WIDTH`` words of each copy that the kernel started, with room for as many more as are written at a time."""
+COPIED = Buffer(name="number of copies started", shape=(), dtype=np.dtype(np.int32), space="judge")
+"""Beside it: XLA copies a vector of which a word is read where others are written."""
 _WIDTH = 4
 _FAR = 1 << 31
 _TOGETHER = 64
@@ -62,7 +64,10 @@ def starts(kernel: KernelModule) -> list[Op]:
 
 def begin(memory: Memory, blocks: int, copies: int) -> None:
     """Makes room for so many words; for none, nothing is logged."""
-    memory.update({log: jnp.zeros(words, jnp.int32) for log, words in ((BLOCKS, blocks), (COPIES, copies)) if words})
+    if blocks:
+        memory[BLOCKS] = jnp.zeros(blocks, jnp.int32)
+    if copies:
+        memory[COPIES], memory[COPIED] = jnp.zeros(copies - 1, jnp.int32), jnp.int32(0)
 
 
 def log_step(memory: Memory, step: Index, elements: Sequence[Number]) -> None:
@@ -79,11 +84,17 @@ def log_step(memory: Memory, step: Index, elements: Sequence[Number]) -> None:
 def log_copies(memory: Memory, rows: Sequence[Sequence[Number]]) -> None:
     """Log copies in the order in which they were started, each of ``_WIDTH`` numbers."""
     for some in (rows[at : at + _TOGETHER] for at in range(0, len(rows), _TOGETHER)):
-        log = memory[COPIES]
-        count = log[0]
-        at = lax.min(count, np.int32(MOST_COPIES)) * _WIDTH + 1
-        log = lax.dynamic_update_slice(log, vector_of([number for row in some for number in row]), (at,))
-        memory[COPIES] = lax.dynamic_update_slice(log, lax.reshape(count + len(some), (1,)), (0,))
+        count = memory[COPIED]
+        at = lax.min(count, np.int32(MOST_COPIES)) * _WIDTH
+        row = vector_of([number for row in some for number in row])
+        memory[COPIES] = lax.dynamic_update_slice(memory[COPIES], row, (at,), allow_negative_indices=False)
+        memory[COPIED] = count + len(some)
+
+
+def logged(memory: Memory) -> list[Array]:
+    """What was logged, as vectors: the blocks, the number of copies, the copies."""
+    logs = [memory[BLOCKS]] if BLOCKS in memory else []
+    return [*logs, lax.reshape(memory[COPIED], (1,)), memory[COPIES]] if COPIES in memory else logs
 
 
 # --- what was logged ------------------------------------------------------------------------------
@@ -119,6 +130,7 @@ def executed(kernel: Kernel, site: str, traced: Traced, report: np.ndarray, bloc
         site=site,
         operands=tuple(_operand(kernel, operand, shared, traced) for operand in kernel.operands),
         windows=tuple(windows),
+        changed=_changed(kernel),
         steps=steps,
         blocks=packed(report[1 : 1 + kept * len(windows)]),
         places=tuple(
@@ -139,6 +151,20 @@ def number_of(kernel: Kernel, operand: Argument) -> int:
 
 def _windows(kernel: Kernel) -> list[Argument]:
     return [operand for operand in kernel.operands if operand.window is not None]
+
+
+def _changed(kernel: Kernel) -> tuple[int, ...]:
+    """Numbers of the operands whose index maps read scalars that the kernel writes."""
+    operations = (nested for op in kernel.main.body.operations for nested in op.walk() if nested.name in RULES)
+    written = {root_of(value) for op in operations for value in RULES[op.name].writes(op)}
+    if written.isdisjoint(kernel.prefetch):
+        return ()
+    maps = ((operand, operand.window.transform.body) for operand in kernel.operands if operand.window is not None)
+    return tuple(
+        number_of(kernel, operand)
+        for operand, body in maps
+        if any(nested.name == "memref.load" for op in body.operations for nested in op.walk())
+    )
 
 
 def _shared(kernel: Kernel) -> dict[int, int]:

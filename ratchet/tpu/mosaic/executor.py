@@ -15,7 +15,7 @@ from jax import lax
 from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mosaic import copies, in_flight
 from ratchet.tpu.mosaic.arrays import Array, Index, Number, jax_dtype, known, vector_of
-from ratchet.tpu.mosaic.copies import COPIES, first_element
+from ratchet.tpu.mosaic.copies import COPIED, COPIES, first_element
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, End
@@ -269,7 +269,7 @@ class Executor(State):
             if rule.checks:
                 buffers.update(dict.fromkeys((FLAGS, LOG, LOGGED) if LOG in self.memory else (FLAGS,)))
             logs = [COUNTS] if nested in self.counters else []
-            logs += [COPIES] if nested in self._starts and COPIES in self.memory else []
+            logs += [COPIES, COPIED] if nested in self._starts and COPIES in self.memory else []
             buffers.update(dict.fromkeys(logs))
             if self.options.digests and nested in self.readers:
                 buffers[DIGESTS] = None

@@ -15,7 +15,7 @@ from jax import lax
 from ratchet.tpu.mlir.module import KernelModule, Op
 from ratchet.tpu.mosaic import events
 from ratchet.tpu.mosaic.arrays import Array, bits, is_float, unsigned
-from ratchet.tpu.mosaic.copies import BLOCKS, COPIES
+from ratchet.tpu.mosaic.copies import logged
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS
 from ratchet.tpu.mosaic.memory import Buffer, Memory
@@ -86,7 +86,7 @@ class Layout:
 def report_of(memory: Memory) -> Array:
     """int32: first findings, counts of executions, digests of what was read, copies, the chip's events if logged."""
     parts = [memory[FLAGS], memory[COUNTS], memory[DIGESTS]]
-    parts += [memory[log] for log in (BLOCKS, COPIES) if log in memory]
+    parts += logged(memory)
     if LOG in memory:
         parts += [memory[LOGGED].reshape(1), memory[LOG].reshape(-1)]
     return jnp.concatenate(parts)

@@ -105,8 +105,6 @@ class Translation:
     def _copies(self, report: np.ndarray) -> tuple[ExecutedCopies, ...]:
         layout = self._layout
         *_, first, _, logs, _ = layout.parts
-        if first == logs:
-            return ()
         return tuple(
             executed(kernel, call.site, traced, row[first:logs], layout.blocks, layout.copies)
             for kernel, call, traced, row in zip(

@@ -103,6 +103,18 @@ def test_an_index_that_is_changed_after_its_prefetch_is_a_difference(compiled: C
         control.step(made.executed, timeline, NO_TOKENS, made.hlo)
 
 
+def test_an_index_that_is_changed_has_to_be_read_by_copies(compiled: Compile) -> None:
+    for function in (
+        lambda ids, x: chosen(2, changes=True, ids=ids, x=2.0 * x),
+        lambda ids, x: jax.lax.fori_loop(0, 3, lambda _, y: chosen(1, changes=True, ids=ids, x=y), x),
+    ):
+        made = both(function, compiled, IDS, BLOCKS)
+        (what,) = made.compared().apart
+        assert "follow from an index that the kernel changes" in what
+        with refused(Status.COPIES_DIFFER, match="wanted an index that stays"):
+            control.step(made.executed, run_of(control=None), NO_TOKENS, made.hlo)
+
+
 def added(space: Any, x: jax.Array, m: jax.Array) -> jax.Array:
     """A copy of the kernel's own from what XLA computes beside it."""
 
