@@ -88,7 +88,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("jaxlib._profiler", {"ratchet.tpu.mlir.bindings"}),
         ("google.protobuf", {"ratchet.tpu.protos"}),
         ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.exam.candidate.target_worker"}),
-        ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting"}),
+        ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting", "ratchet.exam.problem.jaxpr_file"}),
         (
             "ctypes",
             {"ratchet.process.sandbox.system", "ratchet.process.sandbox.landlock", "ratchet.process.sandbox.seccomp"},

@@ -219,7 +219,7 @@ def _records(samples: Samples, root: Path) -> list[Reader]:
 
     def traced(path: Path) -> object:
         with contextlib.closing(Folder.at(path)) as folder:
-            return tracer.read(folder, "kernel.py", freeze=True)
+            return tracer.read(folder, "kernel.py")
 
     def answer(data: bytes) -> object:
         (values / "answer.json").write_bytes(data)

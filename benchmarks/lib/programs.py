@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.exam.candidate import tracer, worker
+from ratchet.exam.judge import freezing, freezing_worker
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem as problems
 from ratchet.process.sandbox.folder import Folder
@@ -38,13 +39,20 @@ def with_four_devices() -> None:
 
 def examined(file: Path, *, freeze: bool) -> tuple[Artefact, problems.Problem | None]:
     """A kernel file as the judge reads it, traced in this process; what a worker leaves is in the file's folder."""
-    try:
-        record = worker.examine(file, file.parent, freeze=freeze)
-    finally:
+    folder = file.parent
+
+    def leave(record: Mapping[str, Any]) -> None:
         sys.modules.pop("kernel_under_judgement", None)
-    (file.parent / tracer.RECORD).write_text(json.dumps(record))
-    with contextlib.closing(Folder.at(file.parent)) as left:
-        return tracer.read(left, file.name, freeze=freeze)
+        (folder / tracer.RECORD).write_text(json.dumps(record))
+
+    with contextlib.closing(Folder.at(folder)) as left:
+        leave(worker.examine(file, folder))
+        artefact = tracer.read(left, file.name)
+        if not freeze:
+            return artefact, None
+        leave(worker.define(file, folder))
+        leave(freezing_worker.made(json.loads(freezing.request(artefact)), folder))
+        return artefact, freezing.read(left, artefact)
 
 
 def of_source(source: str, name: str = "kernel.py", *, freeze: bool = True) -> tuple[Artefact, problems.Problem | None]:

@@ -87,6 +87,12 @@ DEFENCES = (
         ),
         _row("complete record", "a process that ends before its record is complete has not answered", _S.IMPORT_FAILED),
         _row("typed symbols", "symbols, FLOPs and claims have the types and ranges of the contract", _S.CONTRACT),
+        _row(
+            "problem from data",
+            "a problem is frozen from data, by processes that never called the kernel; the file's own is the same",
+            _S.NON_DETERMINISTIC,
+            said=("in the process that traces kernel_fn",),
+        ),
         _row("two traces", "the file is traced twice, and both programs have to be the same", _S.NON_DETERMINISTIC),
         _row(
             "one program",

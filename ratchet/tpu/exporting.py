@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -42,6 +43,22 @@ def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "
     jitted = jax.jit(program)
     made = export.export(jitted, platforms=(platform,), disabled_checks=kernels)(*avals)
     return made, jitted.trace(*avals).jaxpr
+
+
+@contextlib.contextmanager
+def without_locations() -> Iterator[None]:
+    """Trace without source locations: what is written must not depend on where a kernel file lay."""
+    limit = jax.config.values["jax_traceback_in_locations_limit"]
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", limit)
+
+
+def digest(program: export.Exported) -> str:
+    """SHA-256 of a program's text, which holds no source locations."""
+    return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
 
 
 @contextlib.contextmanager

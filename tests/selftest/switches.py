@@ -115,6 +115,14 @@ SWITCHES = {
         ),
         then=("PASS",),
     ),
+    "problem from data": Switch(
+        cheat="c49_forged_digest",
+        edits=(
+            ("ratchet/exam/judge/freezing.py", "if here != there:", "if False:"),
+            ("ratchet/exam/problem/problem.py", "    if not changed:\n", "    if True:\n"),
+        ),
+        then=("PASS",),
+    ),
     "two traces": Switch(
         cheat="c02_every_other_call",
         edits=_edit("ratchet/exam/candidate/worker.py", "if digest(kernel) != digest(again):", "if False:"),

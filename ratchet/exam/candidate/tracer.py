@@ -28,6 +28,8 @@ WORKER = "ratchet.exam.candidate.worker"
 REQUEST = "request.json"
 RECORD = "record.json"
 """What a worker leaves, beside its programs."""
+INPUTS, REFERENCE = "inputs.jaxpr", "reference.jaxpr"
+"""What it leaves of a problem: see ``freezing.py``."""
 FILES, PROGRAM = "tree.zip", "given.bin"
 """What a project's problem comes with."""
 WALLS = Walls(in_memory=True, folder_bytes=512 << 20, folder_files=4096)
@@ -66,7 +68,7 @@ class TraceRequest:
     name: str
     """What to call it in messages, e.g. ``kernel.py``."""
     freeze: bool = False
-    """Also return the problem that this file defines."""
+    """Leave the problem that this file defines, as data, and no program: ``kernel_fn`` is not called."""
     platform: str = "tpu"
     """What the kernel is exported for: ``tpu``, ``cpu`` or ``cuda``."""
     chip: Chip = V5E
@@ -94,7 +96,7 @@ class TraceRequest:
         return json.dumps(document).encode()
 
 
-def result(request: TraceRequest, child: Child, *, again: bool = False) -> tuple[Artefact, problem.Problem | None]:
+def result(request: TraceRequest, child: Child, *, again: bool = False) -> Artefact:
     """What a worker from ``start`` makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
@@ -107,14 +109,26 @@ def result(request: TraceRequest, child: Child, *, again: bool = False) -> tuple
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
     with contextlib.nullcontext() if again else child:
-        jail, ending = lost(child.missing), _sent(request, child)
-        if not again:
-            child.end()  # from here on nothing can change what it left
-        if ending.how != "answered":
-            raise ended(ending, request.name, request.limits)
-        artefact, frozen = read(child.folder, request.name, freeze=request.freeze, platform=request.platform)
+        jail, ending = lost(child.missing), _answered(request, child, again=again)
+        artefact = read(child.folder, request.name, platform=request.platform)
         program = request.project.program if request.project else artefact.program
-        return dataclasses.replace(artefact, program=program, jail=jail, seconds=ending.seconds), frozen
+        return dataclasses.replace(artefact, program=program, jail=jail, seconds=ending.seconds)
+
+
+def definition(request: TraceRequest, child: Child) -> dict[str, bytes]:
+    """The problem that a kernel file defines, by the names of its two files. Raises as ``result``; closes ``child``."""
+    with child:
+        _answered(dataclasses.replace(request, freeze=True), child)
+        return read_definition(child.folder, request.name)
+
+
+def _answered(request: TraceRequest, child: Child, *, again: bool = False) -> Ending:
+    ending = _sent(request, child)
+    if not again:
+        child.end()  # from here on nothing can change what it left
+    if ending.how != "answered":
+        raise ended(ending, request.name, request.limits)
+    return ending
 
 
 def _sent(request: TraceRequest, child: Child) -> Ending:
@@ -131,23 +145,19 @@ def _sent(request: TraceRequest, child: Child) -> Ending:
     return child.ask(child.directory, request.limits)
 
 
-def examine(
-    source: bytes, name: str, *, child: Child, again: bool = False, **others: Any
-) -> tuple[Artefact, problem.Problem | None]:
+def examine(source: bytes, name: str, *, child: Child, again: bool = False, **others: Any) -> Artefact:
     """Trace a kernel file by a worker from ``start``. ``others``: fields of ``TraceRequest``. Raises as ``result``."""
     return result(TraceRequest(source=source, name=name, **others), child, again=again)
 
 
-def step(
-    request: TraceRequest, child: Child, *, again: bool = False
-) -> tuple[tuple[Artefact, problem.Problem | None], str]:
+def step(request: TraceRequest, child: Child, *, again: bool = False) -> tuple[Artefact, str]:
     """The first step of a verdict: ``result``, with a summary."""
-    artefact, frozen = result(request, child, again=again)
+    artefact = result(request, child, again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
-    return (artefact, frozen), f"{artefact.kernel_name}: {inputs} -> {outputs}"
+    return artefact, f"{artefact.kernel_name}: {inputs} -> {outputs}"
 
 
-def read(folder: Folder, name: str, *, freeze: bool, platform: str = "tpu") -> tuple[Artefact, problem.Problem | None]:
+def read(folder: Folder, name: str, *, platform: str = "tpu") -> Artefact:
     """What a worker left in ``folder``, every field checked.
 
     Raises:
@@ -157,9 +167,14 @@ def read(folder: Folder, name: str, *, freeze: bool, platform: str = "tpu") -> t
     if record.get("platform") != platform:
         raise Refusal(Status.IMPORT_FAILED, f"{name} left a record for another platform; wanted {platform}")
     with complete(name, "record"):
-        artefact = _artefact(record, folder)
+        return _artefact(record, folder)
+
+
+def read_definition(folder: Folder, name: str) -> dict[str, bytes]:
+    """As ``definition``, of a folder. Raises as ``read``."""
+    read_record(folder, name)
     with complete(name, "problem"):
-        return artefact, _frozen(record, folder) if freeze else None
+        return {file: folder.read(file, MAX_PROGRAM_BYTES) for file in (INPUTS, REFERENCE)}
 
 
 @contextlib.contextmanager
@@ -234,32 +249,3 @@ def _artefact(record: Mapping[str, Any], folder: Folder) -> Artefact:
         seconds=0.0,
         output_splits=problem.splits(record["output_shardings"]),
     )
-
-
-def _work(given: object) -> dict[str, object]:
-    """Counts alone: kinds of products with FLOPs, and bytes; those between chips where there are several."""
-    wanted = {"products": dict, "input_bytes": list, "output_bytes": list}
-    if not isinstance(given, dict) or set(given) - {"link_bytes"} != set(wanted):
-        raise ValueError(f"work is {given!r:.80}")
-    if any(not isinstance(given[key], kind) for key, kind in wanted.items()):
-        raise ValueError(f"work is {given!r:.80}")
-    between = given.get("link_bytes", 0)
-    numbers = [*given["products"].values(), *given["input_bytes"], *given["output_bytes"], between]
-    if not all(type(n) is int and n >= 0 for n in numbers) or not all(isinstance(k, str) for k in given["products"]):
-        raise ValueError(f"work holds {numbers!r:.80}")
-    return given
-
-
-def _frozen(record: Mapping[str, Any], folder: Folder) -> problem.Problem:
-    meta = record["tiling_meta"]
-    document = {
-        **record,
-        "description": record["problem_description"],
-        "outputs": record["reference_outputs"],
-        "mesh": meta.get("mesh", {}),
-        "input_shardings": meta.get("input_shardings", []),
-        "rows": record["rows"],
-        "work": _work(record["work"]),
-    }
-    files = {name: f"{name.removesuffix('_program')}.bin" for name in problem.PROGRAMS}
-    return problem.of_document(document, {name: folder.read(file, MAX_PROGRAM_BYTES) for name, file in files.items()})

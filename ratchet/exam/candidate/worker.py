@@ -3,17 +3,15 @@
 The jail is built before this module is imported (``ratchet/process/sandbox/launcher.py``).
 
 It answers with the name of a record written last; a process that ends before has not answered. Nothing in
-the record is believed: the judge checks its form, compiles its program and executes that program's values.
+the record is believed: the judge checks its form, compiles its program and executes that program's values. A problem is
+frozen from what another worker leaves, which never calls ``kernel_fn``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,17 +22,15 @@ from jax import export
 from jax.extend import core
 
 from ratchet.exam.candidate import contract, generated
+from ratchet.exam.candidate.tracer import INPUTS, REFERENCE
 from ratchet.exam.candidate.user_code import answer, blame, specs_of
+from ratchet.exam.problem import jaxpr_file
 from ratchet.exam.problem import mesh as meshes
-from ratchet.exam.problem.axes import mixed_axes
-from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.jaxprs import FlatJaxpr
-from ratchet.exam.problem.problem import specs, splits
-from ratchet.exam.problem.promote import by_rows
-from ratchet.exam.problem.work import link_bytes, work_of
+from ratchet.exam.problem.problem import specs
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, V5E, Chip
-from ratchet.tpu.exporting import exported, for_tpu, traced
+from ratchet.tpu.exporting import digest, exported, for_tpu, traced, without_locations
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -59,27 +55,10 @@ def _arrays(tree: Any, what: str) -> list[Any]:
     return leaves
 
 
-@contextlib.contextmanager
-def without_locations() -> Iterator[None]:
-    """Trace without source locations: the lock's bytes must not depend on where the kernel file lay."""
-    limit = jax.config.values["jax_traceback_in_locations_limit"]
-    jax.config.update("jax_traceback_in_locations_limit", 0)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_traceback_in_locations_limit", limit)
-
-
-def digest(program: export.Exported) -> str:
-    """SHA-256 of a program's text, which holds no source locations."""
-    return hashlib.sha256(str(program.mlir_module()).encode()).hexdigest()
-
-
 def examine(
     path: Path,
     out: Path,
     *,
-    freeze: bool,
     platform: str = "tpu",
     chip: Chip = V5E,
     project: Mapping[str, Any] | None = None,
@@ -89,16 +68,7 @@ def examine(
     With a ``project`` the problem is the one that it names, and the program one that was exported elsewhere.
     """
     module, program, own = generated.unpacked(out, project) if project else (load(path), None, (path.name,))
-    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-
-    def inputs_of(data: Any) -> list[Any]:
-        return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
-
-    with blame(Status.IMPORT_FAILED, own, "generate_inputs(key)"), without_locations():
-        generator = exported(inputs_of, [key], "cpu")
-    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
-    with blame(Status.IMPORT_FAILED, own, "reference_fn"), without_locations():
-        reference = exported(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals, "cpu")
+    generator, avals, reference = problem_of(module, own, lambda function, avals: exported(function, avals, "cpu"))
     with blame(Status.IMPORT_FAILED, own, "compute_flops()"):
         flops = module.compute_flops()
     contract.check_flops(flops)
@@ -114,26 +84,6 @@ def examine(
     if mesh.chips > 1 and jaxpr is not None:
         left = output_shardings(jaxpr)
     (out / "kernel.bin").write_bytes(kernel.serialize())
-    found: dict[str, Any] = {}
-    if freeze:
-        (out / "inputs.bin").write_bytes(generator.serialize())
-        (out / "reference.bin").write_bytes(reference.serialize())
-        with blame(Status.CONTRACT, own, "reference_fn in float64"), without_locations(), jax.enable_x64(True):
-            rows, exact = exact_program(module.reference_fn, avals)
-            (out / "reference64.bin").write_bytes(exact.serialize())
-        with blame(Status.CONTRACT, own, "reference_fn in blocks"), without_locations():
-            blocked = blockwise(module.reference_fn, *avals)
-            (out / "blocked.bin").write_bytes(exported(blocked, avals, "cpu").serialize() if blocked else b"")
-        found = {
-            "rows": rows,
-            "mixed_axes": mixed_axes(module.reference_fn, *avals),
-            "work": {
-                key: list(value) if isinstance(value, tuple) else value
-                for key, value in asdict(work_of(module.reference_fn, *avals)).items()
-            },
-        }
-        if mesh.chips > 1:
-            found["work"]["link_bytes"] = link_bytes(module.reference_fn, avals, mesh, splits(left))
     return {
         "kernel_name": module.KERNEL_NAME,
         "problem_description": module.PROBLEM_DESCRIPTION,
@@ -147,17 +97,33 @@ def examine(
         "inputs_sha256": digest(generator),
         "jax_version": jax.__version__,
         "output_shardings": left,
-        **found,
     }
 
 
-def exact_program(reference_fn: Callable[..., Any], avals: Any) -> tuple[dict[str, Any] | None, export.Exported]:
-    """A reference in float64 with its losses, and the rows that it is evaluated for, as plain JSON: see ``Problem``."""
-    program, blocks = by_rows(reference_fn, *avals)
-    if blocks is None:
-        return None, exported(program, avals, "cpu")
-    which = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((), (blocks.length,))]
-    return {"block": blocks.size, "axes": list(blocks.outputs)}, exported(program, [*which, *avals], "cpu")
+def problem_of(
+    module: ModuleType, own: Container[str], trace: Callable[[Callable[..., Any], Sequence[Any]], Any]
+) -> tuple[Any, list[Any], Any]:
+    """What ``trace`` makes of the inputs' generator and of the reference, and the inputs between the two."""
+
+    def inputs_of(data: Any) -> list[Any]:
+        return _arrays(module.generate_inputs(jax.random.wrap_key_data(data)), "generate_inputs")
+
+    with blame(Status.IMPORT_FAILED, own, "generate_inputs(key)"), without_locations():
+        generator = trace(inputs_of, [jax.ShapeDtypeStruct((2,), jnp.uint32)])
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in generator.out_avals]
+    with blame(Status.IMPORT_FAILED, own, "reference_fn"), without_locations():
+        reference = trace(lambda *args: _arrays(module.reference_fn(*args), "reference_fn"), avals)
+    return generator, avals, reference
+
+
+def define(path: Path, out: Path, *, project: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Write the reference and the inputs of a kernel file to ``out`` as data; ``kernel_fn`` is not called."""
+    module, _, own = generated.unpacked(out, project) if project else (load(path), None, (path.name,))
+    generator, _, reference = problem_of(module, own, lambda function, avals: jax.make_jaxpr(function)(*avals))
+    for name, what, jaxpr in ((INPUTS, "generate_inputs", generator), (REFERENCE, "reference_fn", reference)):
+        with blame(Status.CONTRACT, own, what):
+            (out / name).write_bytes(jaxpr_file.encode(jaxpr))
+    return {}
 
 
 def twice(trace: Callable[[], tuple[export.Exported, Any]]) -> tuple[export.Exported, Any]:
@@ -245,10 +211,11 @@ def handle(request: Path) -> str:
     """Answer one request: ``request/request.json`` names the mode and the limits."""
 
     def examined(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        if asked["freeze"]:
+            return define(folder / asked["kernel"], folder, project=asked["project"])
         return examine(
             folder / asked["kernel"],
             folder,
-            freeze=asked["freeze"],
             platform=asked["platform"],
             chip=CHIPS[asked["chip"]],
             project=asked["project"],

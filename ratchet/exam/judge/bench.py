@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.judge import verdict_cache
+from ratchet.exam.judge import freezing, verdict_cache
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.evidence import keep
 from ratchet.exam.judge.measured import Measured
@@ -66,19 +66,22 @@ class Bench:
         return _not_asked_for if self.request.model_only else self.evaluator.values
 
     def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
-        """The first step of a verdict: the kernel file, traced and exported in its jail."""
+        """The first step of a verdict: the kernel file, traced and exported in its jail, and its problem if new."""
         wanted = tracer.TraceRequest(
             source=self.source,
             name=self.request.kernel.name,
-            freeze=self.freeze,
             platform=self.evaluator.platform,
             chip=self.request.chip,
             limits=self.request.limits,
             project=self.request.project,
         )
-        traced = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
-        self.workers.prepare_next()
-        return traced
+        with self.workers.author() if self.freeze else contextlib.nullcontext() as author:
+            artefact, summary = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
+            self.workers.prepare_next()
+            if author is None:
+                return (artefact, None), summary
+            defined = tracer.definition(wanted, author)
+        return (artefact, freezing.frozen(artefact, defined, self.workers.freezer())), summary
 
     @functools.cached_property
     def _verdicts(self) -> Path:

@@ -115,7 +115,7 @@ class Measured:
         """
         source, name = against.kernel.read_bytes(), against.kernel.name
         try:
-            self._rival, _ = tracer.examine(
+            self._rival = tracer.examine(
                 source, name, child=self.workers.candidate(), platform=self.platform, chip=self.request.chip
             )
         except Refusal as refusal:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.judge import asking, schedule
+from ratchet.exam.judge import asking, freezing, schedule
 from ratchet.exam.judge.correctness import Executed
 from ratchet.process.sandbox import warm
 from ratchet.process.sandbox.child import Child
@@ -36,7 +36,10 @@ _PALLAS = (
     "jax._src.pallas.mosaic.pallas_call_registration",
 )
 JUDGE = warm.Kind(
-    name="judge", modules=(asking.WORKER, compiling.WORKER, schedule.WORKER), also=_DIALECTS, allocator=True
+    name="judge",
+    modules=(asking.WORKER, compiling.WORKER, freezing.WORKER, schedule.WORKER),
+    also=_DIALECTS,
+    allocator=True,
 )
 """The judge's own children."""
 AUTHOR = warm.Kind(name="author", modules=(tracer.WORKER,), also=(*_DIALECTS, *_PALLAS))
@@ -78,7 +81,7 @@ class Workers:
         self._children: dict[str, tuple[Chip | None, Child]] = {}
         """The judge's own by their role, and the chip that they are for."""
         self._authors = warm.process(AUTHOR, seal) if keep or seal else None
-        self._next: Child | None = self._fresh()
+        self._next: Child | None = self.author()
         self._warm = warm.process(JUDGE, seal)
         if compiles:
             self.compiler_for(chip)
@@ -97,7 +100,8 @@ class Workers:
             raise Refusal(Status.INTERRUPTED, Status.INTERRUPTED.meaning)
         return self.root / f"{next(self._count):04d}-{name}"
 
-    def _fresh(self) -> Child:
+    def author(self) -> Child:
+        """A candidate child that has run nothing; it is the caller's to close."""
         return tracer.start(self.folder("candidate"), warm=self._authors)
 
     def _child(self, role: str, start: Callable[[Path], Child], chip: Chip | None = None) -> Child:
@@ -116,15 +120,15 @@ class Workers:
             if self._next is None or not self._next.alive:
                 if self._next is not None:
                     self._next.close()
-                self._next = self._fresh()
+                self._next = self.author()
             return self._next
-        child, self._next = self._next or self._fresh(), None
+        child, self._next = self._next or self.author(), None
         return child
 
     def prepare_next(self) -> None:
         """Start the next candidate child, if this set is kept."""
         if self._keep and self._next is None:
-            self._next = self._fresh()
+            self._next = self.author()
 
     @property
     def compiler(self) -> Child:
@@ -142,6 +146,10 @@ class Workers:
     @property
     def values(self) -> Child:
         return self._child("values", lambda folder: asking.start(folder, self._warm))
+
+    def freezer(self) -> Child:
+        """A child that freezes one problem; it is the caller's to close."""
+        return freezing.start(self.folder("problem"), self._warm)
 
     def cancel_values(self) -> None:
         """End what the values child is doing, from another thread than the one that waits for it."""

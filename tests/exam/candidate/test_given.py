@@ -6,6 +6,7 @@ import pytest
 
 from ratchet.exam.candidate import target, tracer
 from ratchet.exam.candidate.source_closure import SourceClosure
+from ratchet.exam.judge import freezing
 from ratchet.exam.problem import problem
 from ratchet.project.table import described, read
 from ratchet.values.status import Status
@@ -33,8 +34,15 @@ def examined(tmp_path, made, **more):
     return tracer.examine(b"", "kernels.py", child=tracer.start(tmp_path / "work"), project=made, **more)
 
 
+def frozen_of(tmp_path, made, artefact):
+    wanted = tracer.TraceRequest(source=b"", name="kernels.py", project=made)
+    defined = tracer.definition(wanted, tracer.start(tmp_path / "author"))
+    return freezing.frozen(artefact, defined, freezing.start(tmp_path / "judge"))
+
+
 def test_the_problem_is_the_references_and_the_program_the_kernels(tmp_path, project, exported):
-    artefact, frozen = examined(tmp_path, given(project, exported), freeze=True)
+    artefact = examined(tmp_path, given(project, exported))
+    frozen = frozen_of(tmp_path, given(project, exported), artefact)
     assert artefact.program == exported.program
     assert artefact.kernel_name == frozen.kernel_name == "twice_small"
     assert [str(spec) for spec in (*frozen.inputs, *frozen.outputs)] == ["float32[8,128]"] * 2
@@ -60,7 +68,7 @@ def test_the_problem_is_the_references_and_the_program_the_kernels(tmp_path, pro
 def test_what_does_not_fit_is_said(tmp_path, project, exported, changed, status, said):
     made = given(project, exported, **changed)
     if status is None:
-        artefact, _ = examined(tmp_path, made)
+        artefact = examined(tmp_path, made)
         assert [str(spec) for spec in artefact.inputs] == ["float32[8,128]"]
         return
     with refused(status, said):

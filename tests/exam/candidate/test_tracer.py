@@ -3,7 +3,6 @@
 import pytest
 
 from ratchet.exam.candidate import tracer
-from ratchet.exam.problem import problem
 from ratchet.process.sandbox.child import Limits
 from ratchet.values.status import Refusal, Status
 from tests.kernels import ATTENTION, edited
@@ -26,16 +25,10 @@ def refusal(tmp_path, source, limits=LIMITS):
 
 
 def test_an_honest_kernel_becomes_bytes(tmp_path):
-    artefact, frozen = tracer.examine(
-        ATTENTION.encode(), "kernel.py", child=tracer.start(tmp_path / "work"), freeze=True
-    )
+    artefact = tracer.examine(ATTENTION.encode(), "kernel.py", child=tracer.start(tmp_path / "work"))
     assert str(artefact.inputs[0]) == "bfloat16[1024,128]"
     assert len(artefact.program) > 1000
     assert artefact.jail == tracer.lost(missing()), "what this system has no means for, and no more"
-    assert frozen is not None
-    assert problem.decode(problem.encode(frozen), "kernel.py.lock.json") == frozen
-    problem.check_unchanged(artefact, frozen, frozen.jax_version)
-    assert frozen.compulsory_bytes == 4 * 1024 * 128 * 2
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ CHILDREN = (
     "ratchet.exam.candidate.target_worker",
     "ratchet.exam.candidate.worker",
     "ratchet.tpu.compiler.worker",
+    "ratchet.exam.judge.freezing_worker",
     "ratchet.exam.judge.values_worker",
     "ratchet.exam.judge.schedule_worker",
     "ratchet.exam.measure.timing_worker",

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ratchet.exam.candidate import worker
 from ratchet.exam.judge import correctness
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.requests import CheckOutputs
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.judge.values_worker import Values
-from ratchet.exam.problem import blocks, instances, parity, promote, rows
+from ratchet.exam.problem import blocks, freezing, instances, parity, promote, rows
 from ratchet.exam.problem.input_regions import edges
 from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Rows
@@ -338,7 +337,7 @@ def test_rows_that_were_picked_are_asked_alone():
 def test_a_worker_freezes_rows_where_a_reference_is_large():
     def frozen(shape):
         with jax.enable_x64(True):
-            return worker.exact_program(lambda x: jnp.cumsum(x, 1), [jax.ShapeDtypeStruct(shape, jnp.float32)])[0]
+            return freezing.exact_program(lambda x: jnp.cumsum(x, 1), [jax.ShapeDtypeStruct(shape, jnp.float32)])[0]
 
     assert frozen((8, 128)) is None
     assert frozen((8192, 1024)) == {"block": 4096, "axes": [0]}
