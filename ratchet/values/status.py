@@ -59,6 +59,10 @@ class Status(Enum):
         "the modelled run went another way than the execution for values, or than other inputs go",
     )
     COPIES_DIFFER = (44, "the compiled kernel copies other bytes than those that its values were computed with")
+    NOT_MODELLED = (
+        45,
+        "a part of the program runs on no core that is modelled: it has no latency, no band and no rank",
+    )
     INVALID = (42, "faster than the chip can be: an impossible number, not a fast one")
 
     # The repository or the ledger: nothing was kept or reverted.

@@ -134,18 +134,26 @@ class Dumps:
     def names(self) -> list[str]:
         return list(self._files)
 
+    def has_code(self, name: str) -> bool:
+        """Whether there is a dump of an instruction, or of an identical one."""
+        return self._dumped(name) is not None
+
     def resolve(self, name: str) -> str:
         """The dump that holds ``name``: its own, or that of an identical instruction."""
+        unit = self._dumped(name)
+        if unit is None:
+            raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
+        return unit
+
+    def _dumped(self, name: str) -> str | None:
         if name in self._files:
             return name
-        if name in self._hlo.ops:
-            if self._by_fingerprint is None:
-                known = [n for n in self._files if n in self._hlo.ops]
-                self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
-            unit = self._by_fingerprint.get(self._hlo.fingerprint(name))
-            if unit is not None:
-                return unit
-        raise self._refuse(f"the program calls {name!r}, but neither it nor an identical instruction was dumped")
+        if name not in self._hlo.ops:
+            return None
+        if self._by_fingerprint is None:
+            known = [n for n in self._files if n in self._hlo.ops]
+            self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
+        return self._by_fingerprint.get(self._hlo.fingerprint(name))
 
     def load(self, name: str) -> Listing:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""

@@ -15,6 +15,7 @@ from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import MOST_DELAY
 from ratchet.tpu.machine.copies import CopyLog
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma, Idle, Worked
+from ratchet.tpu.machine.elsewhere import other_core
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
 from ratchet.tpu.machine.record import GridSteps, Record
@@ -85,7 +86,7 @@ class Machine(Arithmetic):
         self._stack: list[Unit] = []
         self._steps = GridSteps()
         self._scalar_inputs = scalar_inputs
-        self._cores_of: dict[str, int] = {}
+        self.cores_of: dict[str, int] = {}
         """Per kernel, how many cores of the chip work on it."""
         self.not_modelled: set[Unmodelled] = set()
         self._take_undecided = take_undecided
@@ -172,7 +173,7 @@ class Machine(Arithmetic):
             self.engine.shared_by(self._cores_at_work(unit, arguments))
         launch = self.calls[-1][0]
         if launch not in self._logs:
-            self._log = self._logs[launch] = CopyLog(launch, unit, arguments, self._cores_of.get(unit.name, 1))
+            self._log = self._logs[launch] = CopyLog(launch, unit, arguments, self.cores_of.get(unit.name, 1))
         self._logs[launch].runs += 1
         end = self._run_unit(unit, now, arguments)
         self._log = None
@@ -207,17 +208,17 @@ class Machine(Arithmetic):
         The kernel is run as the second core has it, until it copies anything or ends.
         """
         chip = self._programs.chip
-        if unit.name not in self._cores_of:
+        if unit.name not in self.cores_of:
             machine = Machine(self._programs, self._scalar_inputs, start_up={"core index": 1})
             core = {a: 1 for a, allocation in self.addresses.fixed_smem.items() if allocation.role == "core index"}
             machine.memory.smem.update(self.memory.smem | core)
             machine.engine = Idle(chip, chip.constants, self._deadlock)
             try:
                 machine._run_unit(machine._unit(unit.name), 0, arguments)
-                self._cores_of[unit.name] = 1
+                self.cores_of[unit.name] = 1
             except (Refusal, Worked, UndecidedBranch):  # whatever it is that the other core does
-                self._cores_of[unit.name] = chip.cores
-        return self._cores_of[unit.name]
+                self.cores_of[unit.name] = chip.cores
+        return self.cores_of[unit.name]
 
     def at_loop_head(self, now: int) -> None:
         """The pipeline loop of a kernel begins another iteration."""
@@ -376,7 +377,7 @@ class Machine(Arithmetic):
         """Returns once everything is known that reaches this chip up to ``now``."""
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
-        raise NotExecutable("a signal to another chip in a program for one chip")
+        raise other_core(self._programs.chip, word) or NotExecutable("a signal to a chip in a program for one chip")
 
     def _sends(self, copy: GeneralDma) -> bool:
         """Takes over a copy that names a chip; False for one that does not."""

@@ -16,11 +16,12 @@ import numpy as np
 
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.tpu.chips.units import XLU_CYCLES, named_unit
-from ratchet.tpu.dump.files import Dumps
+from ratchet.tpu.dump.files import Dumps, tokens_in
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.dump.image import constant_offsets
 from ratchet.tpu.dump.listing import Listing
 from ratchet.tpu.dump.outline import NULL, PARAMETERS, PASSED_ON, SPARSE_CORE_DONE, Allocation
+from ratchet.tpu.machine.elsewhere import elsewhere, refusal
 from ratchet.tpu.machine.memory import UNIT_BYTES, Buffers
 from ratchet.tpu.machine.translate import Translated, translate
 from ratchet.values.status import Refusal, Status
@@ -154,7 +155,8 @@ def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants
             slice: collectives of XLA have their routing tables there.
 
     Raises:
-        Refusal: SCHEDULE_UNKNOWN for a chip whose schedules are not known, and for dumps that cannot be read.
+        Refusal: SCHEDULE_UNKNOWN for a chip whose schedules are not known, and for dumps that cannot be read;
+            NOT_MODELLED for a program with work on other units than TensorCores, or of which there is no code.
     """
     if not chip.schedules:
         known = ", ".join(name for name, other in CHIPS.items() if other.schedules)
@@ -163,7 +165,10 @@ def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants
             f"programs for {chip.name} are compiled, and executed for their values; their schedules are not modelled: "
             f"they count DMAs in other units. Modelled are {known}.",
         )
-    programs = Programs(Dumps(dump_dir, hlo, compiler), hlo, compiler, chip)
+    dumps = Dumps(dump_dir, hlo, compiler)
+    if parts := elsewhere(hlo, dumps.has_code):
+        raise refusal(hlo, parts, tokens_in(dump_dir))
+    programs = Programs(dumps, hlo, compiler, chip)
     for name, offset in constant_offsets(dump_dir).items() if len(hlo.device_ids) > 1 else ():
         piece = constants[offset : offset + CONSTANT_BYTES]
         words = [piece[i : i + 4] for i in range(0, len(piece), 4)]

@@ -58,8 +58,13 @@ def run(programs: Programs, scalar_inputs: Sequence[ScalarInputs] = ()) -> Run:
 
 
 def _run_alone(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take_undecided: bool | None = None) -> Run:
+    """On a chip with two cores that share a kernel, the run of the core that takes longer."""
     machine = Machine(programs, scalar_inputs[0], take_undecided=take_undecided)
-    return Run(chips=(machine.execute(),))
+    record = machine.execute()
+    if any(cores > 1 for cores in machine.cores_of.values()):
+        other = Machine(programs, scalar_inputs[0], start_up={"core index": 1}, take_undecided=take_undecided).execute()
+        record = max(record, other, key=lambda one: one.cycles)
+    return Run(chips=(record,))
 
 
 @contextlib.contextmanager

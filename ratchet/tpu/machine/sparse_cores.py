@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
+from ratchet.tpu.machine.elsewhere import PREPARE, PREPARED, moves
 from ratchet.tpu.machine.words import NotExecutable
 
 AVAILABLE = 7163
@@ -31,9 +32,6 @@ _UNITS = 7
 
 _DUMMY = 0
 """A flag that nobody waits for."""
-_PREPARED = "prepare_start_"
-_PREPARE = "PrepareAsyncCallStart"
-"""Target of the custom call that copies descriptors; its name is :data:`_PREPARED` and that of the operation."""
 
 
 class _Handing(NamedTuple):
@@ -55,7 +53,7 @@ class SparseCoreUnits:
         self._queues: dict[int, deque[str]] = {}
         """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
         ops = hlo.by_computation.get(hlo.entry, ())
-        self._prepared = iter([op.name.removeprefix(_PREPARED) for op in ops if op.target == _PREPARE])
+        self._prepared = iter([op.name.removeprefix(PREPARED) for op in ops if op.target == PREPARE])
         """Operations that the SparseCores run, in the order in which they are prepared."""
         self._handing = _Handing("", -1, set())
         self._done_flags = done_flags
@@ -93,6 +91,8 @@ class SparseCoreUnits:
         self._handing.cores.add(core)
         if self._handing.op not in self._hlo.ops:
             raise NotExecutable(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
+        if not moves(self._hlo, self._handing.op):
+            raise NotExecutable(f"a descriptor for {self._handing.op!r}, which does more than copy")
         queue.append(self._handing.op)
         done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
         for counter in (copy.flag >> 16, copy.source_flag & _FLAG):

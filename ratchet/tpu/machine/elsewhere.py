@@ -1,0 +1,93 @@
+"""What of a compiled program no machine here runs: such a program has no latency, however little it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ratchet.tpu.chips import Chip
+from ratchet.tpu.dump.hlo import HloModule, HloOp
+from ratchet.values.status import Refusal, Status
+from ratchet.values.tokens import TokenTable
+
+PREPARED = "prepare_start_"
+PREPARE = "PrepareAsyncCallStart"
+"""Target of the custom call that copies descriptors for the SparseCores; its name is :data:`PREPARED` and that of the
+operation which they run."""
+
+_SPARSE_CORE, _HOST = "the SparseCores", "the host"
+_DEVICE_TYPE = "DEVICE_TYPE_SPARSECORE"
+_HOST_SPACE = 5
+_NO_CODE = frozenset({PREPARE, "PrepareAsyncCallDone", "AllocateBuffer"})
+"""Custom calls that take no time of their own."""
+_NO_WORK = frozenset("after-all bitcast call constant get-tuple-element parameter partition-id tuple".split())
+_MOVES = _NO_WORK | frozenset("async-done async-start copy copy-done copy-start fusion reshape transpose".split())
+"""Opcodes of a copy into another layout: the work of SparseCores that is modelled, by its bytes."""
+
+
+class Part(NamedTuple):
+    """An operation that is not modelled."""
+
+    op: str
+    where: str
+
+
+def elsewhere(hlo: HloModule, has_code: Callable[[str], bool]) -> list[Part]:
+    """The operations of a program that no machine here runs, in order.
+
+    Args:
+        hlo: the optimised module.
+        has_code: whether the compiler wrote a listing for the instruction of a name.
+    """
+    fused = {name for op in hlo.ops.values() if op.opcode == "fusion" for name in op.called}
+    handed = [op.name.removeprefix(PREPARED) for op in hlo.ops.values() if op.target == PREPARE]
+    sparse = {op.name: op for name in handed if name in hlo.ops for op in _inside(hlo, hlo.ops[name])}
+    found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in handed if name in hlo.ops and not moves(hlo, name)]
+    for op in hlo.ops.values():
+        if op.name in sparse:
+            continue
+        if op.is_kernel and op.config.get("device_type") == _DEVICE_TYPE:
+            found.append(Part(op.name, _SPARSE_CORE))
+        elif op.calls_host or any(array.space == _HOST_SPACE for array in op.types):
+            found.append(Part(op.name, _HOST))
+        elif op.opcode == "custom-call" and op.computation not in fused and op.target not in _NO_CODE:
+            found += [] if has_code(op.name) else [Part(op.name, f"custom call {op.target}")]
+    return found
+
+
+def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusal:
+    """Says which operations are not modelled, and how many are."""
+    named = ", ".join(f"{tokens.name(part.op)[:60]} ({part.where})" for part in parts[:3])
+    more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    work = [op for op in hlo.entry_ops() if op.opcode not in _NO_WORK and op.target not in _NO_CODE]
+    ops = sum(not op.opcode.endswith("-done") for op in work)
+    share = f"modelled are {max(0, ops - len(parts))} of {max(ops, len(parts))} operations of the program"
+    return Refusal(Status.NOT_MODELLED, f"{named}{more}: no part of a latency is known of that; {share}")
+
+
+def other_core(chip: Chip, word: int) -> Refusal | None:
+    """For a signal whose word names a TensorCore of this chip (above 14 bits of flag, 2 and 3); None for another."""
+    if chip.cores < 2 or word >> 14 not in (2, 3):
+        return None
+    what = "the two TensorCores of the chip signal each other in a kernel, and each is modelled by itself"
+    return Refusal(Status.NOT_MODELLED, f"{what}; wanted cores that do not wait for each other")
+
+
+def moves(hlo: HloModule, name: str) -> bool:
+    """Whether an operation only copies, with all that it calls."""
+    return all(op.opcode in _MOVES for op in _inside(hlo, hlo.ops[name]))
+
+
+def _work(hlo: HloModule, name: str) -> HloOp:
+    """What an operation that is handed over does: its kernel, or the innermost that computes."""
+    inside = list(_inside(hlo, hlo.ops[name]))
+    kernels = [op for op in inside if op.is_kernel]
+    return (kernels or [op for op in inside if op.opcode == "fusion"] or inside)[0]
+
+
+def _inside(hlo: HloModule, op: HloOp) -> Iterator[HloOp]:
+    """An operation and all that it calls."""
+    yield op
+    for computation in op.called:
+        for inner in hlo.by_computation.get(computation, ()):
+            yield from _inside(hlo, inner)

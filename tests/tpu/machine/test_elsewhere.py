@@ -1,0 +1,99 @@
+"""What no machine here runs has no latency: SparseCores, the host, custom calls without code, TensorCores that talk."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from ratchet.tpu.chips import V5E, V5P
+from ratchet.tpu.dump.hlo import HloModule
+from ratchet.tpu.machine import run as running
+from ratchet.tpu.machine.elsewhere import Part, elsewhere, other_core, refusal
+from ratchet.values.status import Status
+from ratchet.values.tokens import TokenTable
+from tests.hlo_texts import hlo_of
+
+HANDED = """HloModule m
+
+%inner (p: f32[8,128]) -> f32[8,128] {{
+  %p = f32[8,128] parameter(0)
+  ROOT %k_0.3 = f32[8,128] {work}
+}}
+
+ENTRY %main (x: f32[8,128]) -> f32[8,128] {{
+  %x = f32[8,128] parameter(0)
+  %twice = f32[8,128] add(%x, %x)
+  %prepare_start_handed-start = s32[] custom-call(), custom_call_target="PrepareAsyncCallStart"
+  %handed-start = ((f32[8,128]), f32[8,128], u32[]) async-start(%twice), calls=%inner
+  ROOT %handed-done = f32[8,128] async-done(%handed-start), calls=%inner
+}}
+"""
+SPARSE = (
+    'custom-call(%p), custom_call_target="tpu_custom_call", backend_config={"device_type":"DEVICE_TYPE_SPARSECORE"}'
+)
+
+
+def parts(text: str, code: tuple[str, ...] = ()) -> list[Part]:
+    return elsewhere(hlo_of(text), lambda name: name in code)
+
+
+@pytest.mark.parametrize("work", [SPARSE, SPARSE.replace("SPARSECORE", "X"), "add(%p, %p)", "exponential(%p)"])
+def test_what_a_sparse_core_computes_is_not_modelled(work: str) -> None:
+    (part,) = parts(HANDED.format(work=work))
+    assert part.where == "the SparseCores"
+
+
+def test_what_a_sparse_core_copies_is() -> None:
+    assert parts(HANDED.format(work="copy(%p)")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "where"),
+    [
+        ('ROOT %c = f32[8] custom-call(%x), custom_call_target="Mystery"', "custom call Mystery"),
+        ('ROOT %c = f32[8] custom-call(%x), custom_call_target="xla_python_cpu_callback"', "the host"),
+        ("%t = token[] after-all()\n  ROOT %c = token[] outfeed(%x, %t)", "the host"),
+        ("ROOT %c = f32[8]{0:S(5)} copy(%x)", "the host"),
+        (f"ROOT %c = f32[8] {SPARSE}".replace("%p", "%x"), "the SparseCores"),
+    ],
+)
+def test_what_has_no_code_or_is_on_another_unit_is_not_modelled(line: str, where: str) -> None:
+    assert parts(f"%x = f32[8] parameter(0)\n  {line}") == [Part("c", where)]
+
+
+def test_custom_calls_with_code_or_without_work_are() -> None:
+    text = """%x = f32[8] parameter(0)
+  %c = f32[8] custom-call(%x), custom_call_target="Mystery"
+  ROOT %b = f32[8] custom-call(), custom_call_target="AllocateBuffer" """
+    assert parts(text, code=("c",)) == []
+
+
+def test_the_refusal_says_what_and_how_much() -> None:
+    hlo = hlo_of(HANDED.format(work=SPARSE))
+    said = refusal(hlo, elsewhere(hlo, lambda name: False), TokenTable(names={"k_0": "gather"}))
+    assert said.status is Status.NOT_MODELLED
+    assert said.message.startswith("gather.3 (the SparseCores): ")
+    assert "modelled are 1 of 2 operations" in said.message
+
+
+def test_a_signal_between_the_cores_of_a_chip_is_told_from_others() -> None:
+    said = other_core(V5P, 3 << 14 | 0x402)
+    assert said is not None
+    assert said.status is Status.NOT_MODELLED
+    assert other_core(V5P, 1 << 17 | 3 << 14) is None
+    assert other_core(V5E, 3 << 14) is None
+
+
+@pytest.mark.parametrize(("cores", "slower"), [(1, 10), (2, 70)])
+def test_the_core_that_takes_longer_decides(monkeypatch: pytest.MonkeyPatch, cores: int, slower: int) -> None:
+    class Fake:
+        def __init__(self, *_: object, start_up: dict[str, int] | None = None, take_undecided: object) -> None:
+            self.cores_of, self.core = {"k": cores}, (start_up or {}).get("core index", 0)
+
+        def execute(self) -> object:
+            return SimpleNamespace(cycles=70 if self.core else 10)
+
+    monkeypatch.setattr(running, "Machine", Fake)
+    programs = SimpleNamespace(hlo=HloModule(ops={}, entry="main"), chip=V5P)
+    assert running.run(programs).slowest.cycles == slower  # type: ignore[arg-type]
