@@ -1,13 +1,14 @@
 """Random programs, words and damaged files: who computes the same has to agree, and who reads must not break.
 
-    python -m benchmarks.fuzz [--minutes N | --steps N] [--seed S] [--only programs|scalars|parsers] [--json FILE]
+    python -m benchmarks.fuzz [--minutes N | --steps N] [--seed S] [--only KIND...] [--json FILE]
 
 ``programs``: random kernels, the value executor against Pallas's interpret mode and against the definition of scalar
 arithmetic, and how often it took every branch and loop against the schedule machine's run of the compiled kernel.
-``scalars``: single operations on awkward words, four implementations. ``parsers``: damaged artefacts, dumps, records
+``scalars``: single operations on awkward words, four implementations. ``copies``: kernels that move blocks, each copy
+of the value executor against each of the schedule machine. ``parsers``: damaged artefacts, dumps, records
 and ledgers; each reader has to give a value or refuse, in time, and what reads MLIR does so in a jailed child.
 
-A step is one operation compared on one set of words, or one damaged file read. The rounds' seeds count on from
+A step is one operation compared on one set of words, one copy, or one damaged file read. Seeds of rounds count on from
 ``--seed`` times a million, so that a difference is found again by its seed. The exit code is 1 if there is any.
 """
 
@@ -22,14 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"  # as ratchet/process/boot/start.py does
 
-from benchmarks.fuzz import kernels, parsers, programs, scalars
+from benchmarks.fuzz import copies, kernels, parsers, programs, scalars
 from benchmarks.fuzz.rounds import Round, added
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show_all
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
 
-KINDS = ("programs", "scalars", "parsers")
+KINDS = ("programs", "scalars", "copies", "parsers")
 SEEDS = 1_000_000
 """Rounds that one seed has."""
 SAID_SECONDS = 30.0
@@ -44,8 +45,11 @@ def opened(only: Sequence[str]) -> Iterator[list[Area]]:
         turns: list[Area] = []
         if "scalars" in only:
             turns += [scalars.scalars]
-        if "programs" in only:
+        if "programs" in only or "copies" in only:
             workers = stack.enter_context(Workers(V5E, keep=True, compiles=False))
+        if "copies" in only:
+            turns.append(lambda seed: copies.moved(seed, workers))
+        if "programs" in only:
             turns += [programs.scalars, kernels.blocks] * 3
             turns.append(lambda seed: programs.compiled_scalars(seed, workers))
         if "parsers" in only:
