@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import tpu_sc as plsc
 
 import ratchet
 from ratchet.commands.cli import main
@@ -19,6 +20,7 @@ from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
 from ratchet.values.program import Remedy
 from ratchet.values.status import Status
 from ratchet.view.explain import explain_document, explain_text, vmem_text
+from tests.refusals import refused
 from tests.tune import blocks
 from tests.tune.blocks import FLOATS, WEIGHTS, X, block, doubled, narrow
 
@@ -145,6 +147,40 @@ def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     assert unknown.vmem[0].is_kernel
     assert "not modelled, SCHEDULE_UNKNOWN" in explain_text(unknown)
     assert ratchet.explain(looping, np.array([9], np.int32), x).status is Status.PASS
+
+
+def on_sparse_cores(turns):
+    """A kernel of the SparseCores between two operations of the TensorCore."""
+
+    def body(x_ref, o_ref, buffer):
+        rows = pl.ds((jax.lax.axis_index("c") * 16 + jax.lax.axis_index("s")) * 32, 32)
+        pltpu.sync_copy(x_ref.at[rows], buffer)
+
+        @pl.loop(0, turns)
+        def _(_turn):
+            buffer[0, pl.ds(0, 16)] = buffer[0, pl.ds(0, 16)] * 1.5 + 1.0
+
+        pltpu.sync_copy(buffer, o_ref.at[rows])
+
+    def function(x):
+        mesh = plsc.VectorSubcoreMesh(core_axis_name="c", subcore_axis_name="s", num_cores=2, num_subcores=16)
+        kernel = pl.kernel(body, out_type=x, mesh=mesh, scratch_types=[pltpu.VMEM((32, 128), jnp.float32)])
+        return kernel(x * 2) + 1
+
+    return function
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["v5p", "tpu7x"])
+def test_a_program_with_work_of_the_sparse_cores_has_no_price(chip):
+    program = ratchet.export(on_sparse_cores(1000), jax.ShapeDtypeStruct((1024, 128), jnp.float32), chip=chip)
+    explained = ratchet.explain(program, chip=chip)
+    assert explained.status is Status.NOT_MODELLED
+    assert "modelled are 2 of 3 operations" in explained.reason
+    assert (explained.timeline, explained.band, explained.ops) == (None, None, ())
+    assert "not modelled, NOT_MODELLED" in explain_text(explained)
+    with refused(Status.NOT_MODELLED, "the SparseCores"):
+        ratchet.model(ratchet.compile(program, chip=chip))
 
 
 @pytest.mark.slow
