@@ -20,6 +20,7 @@ from ratchet.exam.judge import evidence
 from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
+from ratchet.loop.frozen import changed
 from ratchet.loop.history import History
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.trial import Judge, Outcome
@@ -250,7 +251,8 @@ def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
     if verdict is None:
         print(f"{outcome.status.name}: {clean(outcome.reason)}")
     else:
-        print(report(verdict, decision=decision or "none", **ended))
+        said = changed(log.rows(root), outcome.row)
+        print(report(verdict, decision=decision or "none", changed=said, **ended))
         blame = root / DUMPS / outcome.row.id / BLAME
         if options.deep and blame.is_file():
             # The indent keeps text of the kernel's from passing for a line of ours.

@@ -18,6 +18,7 @@ from ratchet.exam.judge import evidence
 from ratchet.exam.judge.seal import seal
 from ratchet.loop import journal, log, recorded
 from ratchet.loop.difference import difference
+from ratchet.loop.frozen import frozen
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.series import PROOFS
@@ -182,6 +183,8 @@ def verify_command(*, root: Path) -> int:
     if any(finding.broken for finding in findings):
         return Status.LEDGER_BROKEN.exit_code
     print(f"{len(log.rows(root))} rows: the chain is whole and every commit that should be here resolves")
+    for one in frozen(log.rows(root)):
+        print(clean(one.said))
     print(origins_text(log.verify_origins(root)))
     print(series_text(seal(home.judge_root(root)), PROOFS))
     return Status.PASS.exit_code

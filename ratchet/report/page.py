@@ -17,6 +17,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from ratchet.loop.frozen import current
 from ratchet.process.boot import home
 from ratchet.report import charts, words
 from ratchet.report.drawing import DARK, LIGHT, charts_library, inside_script, variables
@@ -131,6 +132,7 @@ def _asides(story: Story) -> list[str]:
         said.append(f"The ledger cannot be read ({material.broken[0].name}): {clean(material.broken[1])}")
     if material.under_way:
         said.append(f"An experiment is under way: {clean(material.under_way, 120)}")
+    said += [clean(one.said) for one in current(material.rows)]
     if story.unjudged:
         said.append(f"HEAD has another {clean(material.kernel)} than the one shown here, and it has not been judged.")
     if not material.head_blob and material.rows:

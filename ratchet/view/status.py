@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ratchet.loop.frozen import current
 from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.status import Status
@@ -69,6 +70,10 @@ def status_document(state: State) -> dict[str, Any]:
         "edited": list(state.edited),
         "running": state.running or None,
         "unfinished": state.unfinished or None,
+        "problems": [
+            {"problem": one.row.problem, "kernel": one.row.kernel, "frozen_by": one.row.id, "at": one.row.time}
+            for one in current(state.rows)
+        ],
         "experiments": sum(not one.repeats for one in made),
         "last": entry_document(made[-1]) if made else None,
         "series": [_series(of_one) for of_one in by_evaluator(made).values()],
@@ -85,6 +90,8 @@ def _pairs(state: State) -> Iterator[tuple[str, str]]:
         yield "edited", f'{", ".join(state.edited)}: `{home.PROGRAM} "message"` judges it'
     else:
         yield "edited", "nothing: every kernel file is as HEAD has it"
+    for one in current(state.rows):
+        yield "problem", one.said.replace("problem ", "", 1)
     if state.rows:
         last = state.rows[-1]
         yield "last", f"{last.id} {last.kernel} {last.status} {last.decision}: {last.note}"

@@ -57,12 +57,14 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     incumbent: Row | None = None,
     outcome: Status | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
+    changed: str = "",
 ) -> str:
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
     ``outcome`` is the status of the whole experiment where it is not the verdict's: ``NOT_BETTER``.
-    ``refuted`` are the losses that earlier experiments removed without a gain.
+    ``refuted`` are the losses that earlier experiments removed without a gain. ``changed`` says that the problem is
+    another one than the kernel file had before, which is in the first line.
     """
     status = outcome or verdict.status
     why = reason_beyond(verdict, reason)
@@ -73,7 +75,7 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
         ("evidence", f"hlo_dumps/{id} · profile_data/{id} · {made_in}"),
         ("decision", f"{decision}: {why}" if why else decision),  # last, beside the RESULT line
     )
-    lines = [f"{status.name}: {status.meaning}"]
+    lines = [f"{status.name}: {status.meaning}" + (f" · {clean(changed)}" if changed else "")]
     for label, said in pairs:
         lines += wrapped(clean(said) or "-", WIDTH, f"  {label:<{_LABEL}} ", " " * (_LABEL + 3))
     return "\n".join(lines)

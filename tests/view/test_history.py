@@ -70,7 +70,8 @@ def test_baselines_that_repeat_what_was_known_are_one_line() -> None:
 
 
 def test_a_pipe_gets_everything_whole() -> None:
-    title, heading, *lines, legend = log_table(ROWS).split("\n")
+    problem, title, heading, *lines, legend = log_table(ROWS).split("\n")
+    assert problem == "NEW problem q of kernel.py: frozen by row f6 at , in place of p (row a1 at )"
     assert title == "modelled latency of kernel.py by v5e-model"
     assert heading.split() == ["id", "commit", "score", "ms", "faster", "time", "util", "%", "status", "note"]
     assert legend.startswith("* kept")
@@ -160,11 +161,12 @@ def test_show_says_everything_with_digits_that_mean_something() -> None:
 
 def test_status_has_a_line_for_each_kernel() -> None:
     text = status_text(state(*ROWS, edited=("kernel.py",), running="an idea", unfinished="z9"))
-    head, running, cut_off, edited, last, _, heading, line = text.split("\n")
+    head, running, cut_off, edited, problem, last, _, heading, line = text.split("\n")
     assert head == "branch      main at ccccccccc"
     assert running == "running     an experiment: an idea"
     assert "z9" in cut_off
     assert edited.startswith("edited      kernel.py: `")
+    assert problem.startswith("problem     NEW q of kernel.py: frozen by row f6")
     assert last.endswith("other problem")
     assert heading.split() == ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
     # two steps of 1.25 and 2 times; HEAD is the newest baseline, of another problem
