@@ -7,18 +7,21 @@ of one jaxpr.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import export
 from jax.extend import core
 
 from ratchet.exam.problem import jaxpr_file
 from ratchet.exam.problem.axes import mixed_axes
 from ratchet.exam.problem.blocks import blockwise
+from ratchet.exam.problem.domain import domains
 from ratchet.exam.problem.promote import by_rows
 from ratchet.exam.problem.work import Split, link_bytes, work_of
 from ratchet.tpu.exporting import digest, exported, in_one_line, without_locations
@@ -61,6 +64,9 @@ def frozen(
         work = {key: list(n) if isinstance(n, tuple) else n for key, n in asdict(work_of(function, *avals)).items()}
         if mesh.chips > 1:
             work["link_bytes"] = link_bytes(function, avals, mesh, left)
+    with _blaming("the domain of the inputs"):
+        draw = functools.cache(lambda: jax.jit(generate))  # compiled where it is needed
+        limits = domains(function, avals, lambda key: [np.asarray(array) for array in draw()(key)])
     record = {
         "inputs": _specs(avals),
         "outputs": _specs(native.out_avals),
@@ -69,6 +75,7 @@ def frozen(
         "jax_version": jax.__version__,
         "rows": rows,
         "mixed_axes": mixed_axes(function, *avals),
+        "domains": limits if any(limits) else None,
         "work": work,
     }
     programs = {"inputs": generator, "reference": native, "reference64": exact, "blocked": in_blocks}

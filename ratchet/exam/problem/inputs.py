@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ratchet.exam.problem import array_file, instances, rows
+from ratchet.exam.problem import array_file, domain, instances, rows
 from ratchet.exam.problem.problem import Problem, array_bytes
 from ratchet.exam.problem.programs import Arrays, Programs, as_bytes, from_bytes
 
@@ -111,6 +111,7 @@ class Inputs:
             made = instances.signed(arrays, generator, problem.mixed_axes)
         else:
             made = instances.mixed(arrays, generator, problem.mixed_axes)
+        made = domain.inside(made, problem.domains)
         same = self._tables(instance, drawn)
         return [old if number in same else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
 

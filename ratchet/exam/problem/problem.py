@@ -74,6 +74,8 @@ class Problem:
     """None where the reference is evaluated as a whole."""
     mixed_axes: tuple[tuple[int, ...], ...] = ()
     """For each input the axes along which the reference mixes its elements."""
+    domains: tuple[tuple[float | None, float | None] | None, ...] = ()
+    """For each input where made numbers have to stay, see ``domain.py``; nothing where no input has to."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
     """How each output lies on the chips, as ``Mesh.inputs`` says it of inputs; None where that is open."""
     work: Mapping[str, object] = field(default_factory=dict)
@@ -126,6 +128,8 @@ def encode(problem: Problem) -> bytes:
     }
     for name in PROGRAMS if problem.blocked_program else PROGRAMS[:-1]:
         document[name] = base64.b64encode(getattr(problem, name)).decode()
+    if problem.domains:
+        document["domains"] = [None if one is None else list(one) for one in problem.domains]
     if problem.rows:
         document["rows"] = {"block": problem.rows.block, "axes": list(problem.rows.axes)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
@@ -167,6 +171,7 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         flops=int(document["flops"]),
         rows=rows_of(document.get("rows"), outputs),
         mixed_axes=axes_of(document["mixed_axes"], inputs),
+        domains=domains_of(document.get("domains"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),
         **texts,
@@ -238,6 +243,26 @@ def axes_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[int, ..
         if not isinstance(axes, list) or not all(type(a) is int and 0 <= a < len(spec.shape) for a in axes):
             raise ValueError(f"mixed_axes: {axes!r:.80} are no axes of {spec}")
     return tuple(tuple(axes) for axes in entries)
+
+
+def domains_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[float | None, float | None] | None, ...]:
+    """Domains from plain JSON; nothing where no input has one.
+
+    Raises:
+      ValueError: unless each is null, or two ends of which each is null or a number, in order.
+    """
+    if entries is None:
+        return ()
+    found = [None if one is None else tuple(one) for one in entries] if isinstance(entries, list) else []
+    for one in found:
+        ends = [end for end in one or () if end is not None]
+        if not all(isinstance(end, float) and math.isfinite(end) for end in ends) or ends != sorted(ends):
+            raise ValueError(f"not a domain: {one!r:.80}")
+        if one is not None and (len(one) != 2 or not ends):
+            raise ValueError(f"not a domain: {one!r:.80}")
+    if len(found) != len(inputs) or not any(found):
+        raise ValueError(f"domains are {entries!r:.80}, wanted one for each of {len(inputs)} inputs, not all null")
+    return tuple(found)
 
 
 def rows_of(entry: object, outputs: Sequence[ArraySpec]) -> Rows | None:

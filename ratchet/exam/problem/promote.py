@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
 from ratchet.exam.problem.blocks import Blocks, in_blocks
 from ratchet.exam.problem.jaxprs import INLINED, constant, inner
 from ratchet.exam.problem.rounding.equation import apply
+from ratchet.exam.problem.rounding.recurrence import is_linear
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     Value,
@@ -152,13 +154,23 @@ class _Static:
         ]
 
 
-def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, Any]]) -> list[Value]:
-    """What a loop carries is rounded to its own dtype in every turn."""
-    return [Value(v=v, s=s, eps=eps_of(aval.dtype)) for aval, (v, s) in zip(avals, state, strict=True)]
+def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, ...]], turns: int = 0) -> list[Value]:
+    """What a loop carries is rounded to its own dtype in every turn; ``turns`` and a third array if it is linear."""
+    return [
+        Value(v=v, s=s, eps=eps_of(aval.dtype), turns=turns if common else 0, common=common[0] if common else None)
+        for aval, (v, s, *common) in zip(avals, state, strict=True)
+    ]
 
 
-def _pairs(values: Sequence[Value]) -> list[tuple[Any, Any]]:
-    return [(value.v, earlier(value)) for value in values]
+def _pairs(values: Sequence[Value], linear: bool = False) -> list[tuple[Any, ...]]:
+    """The arrays to carry; of what a linear loop carries what is off in common, too."""
+    return [
+        (value.v, earlier(value), *([_common(value)] if linear and is_float(value.v.dtype) else [])) for value in values
+    ]
+
+
+def _common(value: Value) -> Any:
+    return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.common is None else value.common
 
 
 def _scan(params: Any, inputs: list[Value]) -> list[Value]:
@@ -166,6 +178,7 @@ def _scan(params: Any, inputs: list[Value]) -> list[Value]:
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
     avals, ys_known = params["jaxpr"].in_avals[n_consts : n_consts + n_carry], _Static()
     lost = [x.s for x in xs if x.s is not None]
+    linear = is_linear(params["jaxpr"], n_consts, n_carry, _inlined)
 
     def body(state: Any, sliced: Any) -> Any:
         parts, losses = list(sliced[0]), iter(sliced[1])
@@ -173,12 +186,17 @@ def _scan(params: Any, inputs: list[Value]) -> list[Value]:
             Value(v=v, s=None if x.s is None else next(losses), eps=x.eps, exact=x.exact)
             for v, x in zip(parts, xs, strict=True)
         ]
-        outputs = _call(params["jaxpr"], [*consts, *_carried(avals, state), *here])
-        return _pairs(outputs[:n_carry]), ys_known.arrays(outputs[n_carry:])
+        outputs = _call(params["jaxpr"], [*consts, *_carried(avals, state, params["length"]), *here])
+        return _pairs(outputs[:n_carry], linear), ys_known.arrays(outputs[n_carry:])
 
     options = {"length": params["length"], "reverse": params["reverse"]}
-    final, ys = jax.lax.scan(body, _pairs(carry), ([x.v for x in xs], lost), **options)
+    final, ys = jax.lax.scan(body, _pairs(carry, linear), ([x.v for x in xs], lost), **options)
     return [*_carried(avals, final), *ys_known.values(ys)]
+
+
+def _inlined(equation: Any) -> Any:
+    """The jaxpr that an equation is nothing but a call of, else None."""
+    return inner(equation)[0] if equation.primitive.name in INLINED else None
 
 
 def _while(params: Any, inputs: list[Value]) -> list[Value]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ratchet.exam.problem.rounding.recurrence import decayed, together
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     FUNCTION,
@@ -96,7 +97,7 @@ def _select(node: Node, inputs: list[Value]) -> Value:
 @RULES.of("neg")
 def _negate(node: Node, inputs: list[Value]) -> Value:
     (x,) = inputs
-    return replace(x, v=node.bind(x.v))
+    return replace(x, v=node.bind(x.v), common=None if x.common is None else -x.common)
 
 
 @RULES.of("add", "sub", "add_any")
@@ -104,7 +105,10 @@ def _add(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(*(x.v for x in inputs))
     if not is_float(out.dtype):
         return _integer(node, inputs, out)
-    return rounded(node, out, sum(map(variance_of, inputs)), inputs)
+    sign = -1 if node.name == "sub" else 1
+    common = [s * x.common for s, x in zip((1, sign), inputs, strict=True) if x.common is not None]
+    found = rounded(node, out, sum(map(variance_of, inputs)), inputs)
+    return together(found, inputs, sum(common) if common else None)
 
 
 @RULES.of("mul")
@@ -113,8 +117,9 @@ def _multiply(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(a.v, b.v)
     if not is_float(out.dtype):
         return _integer(node, inputs, out)
+    a, b, common = decayed(a, b, out)
     variance = variance_of(_folded(a, b)) * jnp.square(b.v) + variance_of(_folded(b, a)) * jnp.square(a.v)
-    return rounded(node, out, no_nan(variance), inputs)
+    return together(rounded(node, out, no_nan(variance), inputs), inputs, common)
 
 
 def _folded(x: Value, factor: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from jax import lax
 from ratchet.exam.problem.rounding import elementwise, moves, sums
 from ratchet.exam.problem.rounding.value import (
     EPS32,
+    RMS,
     Node,
     Parts,
     Value,
@@ -27,6 +29,8 @@ _RULES = elementwise.RULES | moves.RULES | sums.RULES
 
 DRAWS = 4
 """Of random signs, whose root mean square is taken: a few, for each costs a derivative."""
+_OF_PRODUCTS = frozenset("triangular_solve cholesky lu qr geqrf householder_product eigh svd tridiagonal_solve".split())
+"""Operations of linear algebra that are made of products."""
 DEPTH = 4.0
 """Roundings one after another that an operation without a rule is granted: what it does inside is not known."""
 
@@ -80,7 +84,9 @@ def anything(node: Node, inputs: list[Value]) -> list[Value]:
     for draw in range(DRAWS):
         keys = jax.random.split(jax.random.fold_in(key, draw), len(floats))
         steps = [
-            (loss(inputs[n]) * jax.random.rademacher(k, inputs[n].v.shape, jnp.float64)).astype(inputs[n].v.dtype)
+            (_moved(node, inputs[n]) * jax.random.rademacher(k, inputs[n].v.shape, jnp.float64)).astype(
+                inputs[n].v.dtype
+            )
             for n, k in zip(floats, keys, strict=True)
         ]
         _, moved = jax.jvp(function, [inputs[n].v for n in floats], steps)
@@ -93,6 +99,22 @@ def anything(node: Node, inputs: list[Value]) -> list[Value]:
         else Value(v=o)
         for o in outs
     ]
+
+
+def _moved(node: Node, x: Value) -> Any:
+    """By how much an operand is off for an operation without a rule: by its loss, and what products inside leave out.
+
+    Of a solve or a factorisation no ``precision`` is asked. Its products may be made of three bfloat16 ones, which are
+    what HIGH means: of a number that is no bfloat16 something is left out. In blocks that double there are two products
+    one after another for each doubling: the variance of that many, where ``DEPTH`` says how many roundings there are.
+    """
+    lost = loss(x)
+    if node.name not in _OF_PRODUCTS or not is_float(x.v.dtype):
+        return lost
+    products = 2 * math.log2(max(x.v.shape[-2:], default=2))
+    left_out = RMS * sums.PASSES["HIGH"] * math.sqrt(products) / DEPTH * jnp.abs(x.v)
+    is_narrow = x.v == x.v.astype(jnp.bfloat16).astype(x.v.dtype)
+    return jnp.where(is_narrow, lost, jnp.hypot(lost, left_out))
 
 
 def node_of(equation: Any) -> Node:

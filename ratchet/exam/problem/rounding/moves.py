@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from ratchet.exam.problem.rounding.recurrence import together
 from ratchet.exam.problem.rounding.value import (
     NEAR,
     Node,
@@ -138,11 +139,14 @@ def _places(node: Node, inputs: list[Value]) -> Value | list[Value]:
         lost = [jnp.where(off, size, 0.0) + (0.0 if a is None else a) + 0 * o for a, o in zip(lost, outs, strict=True)]
     first = held[0]
     early = None if first.early is None or node.name not in _ONE_TO_ONE else node.bind(first.early)
+    common = (
+        None if first.common is None or len(held) > 1 or several else node.bind(first.common, *(x.v for x in where))
+    )
     repeats = node.name == "broadcast_in_dim" and first.v.size < out.size
     eps, exact = max(x.eps for x in held), all(x.exact for x in inputs)
     spread = repeats or all(x.spread for x in held)
     found = [Value(v=o, s=a, eps=eps, exact=exact, spread=spread, early=early) for o, a in zip(outs, lost, strict=True)]
-    return found if several else found[0]
+    return found if several else together(found[0], held, common)
 
 
 @RULES.of("reduce_precision")

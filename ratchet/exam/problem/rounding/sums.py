@@ -31,7 +31,7 @@ from ratchet.exam.problem.rounding.value import (
 
 RULES = Rules()
 
-_PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
+PASSES = {"DEFAULT": 2.0**-7, "HIGH": 2.0**-15, "HIGHEST": EPS32}
 """Eps of what a product keeps of a float32 operand: one bfloat16, the sum of two, all of it."""
 _ANY_INTEGER = 2.0**31
 """What an int32 may be off by where nothing is known of it."""
@@ -152,11 +152,11 @@ def _operand(node: Node, x: Value, number: int) -> Value:
         return replace(x, v=v)
     asked = node.params["precision"]
     asked = asked[number] if isinstance(asked, tuple) else asked
-    eps = _PASSES.get(getattr(asked, "name", str(asked)), _PASSES["DEFAULT"])
+    eps = PASSES.get(getattr(asked, "name", str(asked)), PASSES["DEFAULT"])
     if eps <= EPS32 or (x.exact and x.eps > EPS32):
         return replace(x, v=v)
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
-    kept = kept + (v - kept).astype(jnp.bfloat16) if eps < _PASSES["DEFAULT"] else kept
+    kept = kept + (v - kept).astype(jnp.bfloat16) if eps < PASSES["DEFAULT"] else kept
     lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
     return losing(replace(x, v=v), variance=with_more(x, jnp.square(lost)))
 
@@ -174,15 +174,18 @@ def _beside(out: Any, count: int, eps: float = EPS32) -> Any:
 
 
 def _alike(x: Value) -> Any:
-    """By how much a narrow dtype rounds each term; None for float32. Equal terms are all rounded the same way."""
+    """By how much each term is off that others are, too; None if by nothing.
+
+    A narrow dtype rounds equal terms the same way, and a decay of a loop is off for all that share it.
+    """
     if x.eps <= EPS32 or x.exact:
-        return None
+        return None if x.common is None else jnp.where(jnp.isfinite(x.v), x.common, 0.0).astype(x.v.dtype)
     v = jnp.where(jnp.isfinite(x.v), x.v, 0.0)
     narrow = lax.reduce_precision(v, exponent_bits=11, mantissa_bits=round(-math.log2(x.eps)))
     if least := LEAST.get(x.eps):
         unit = x.eps * least
         narrow = jnp.where(jnp.abs(v) < least, jnp.round(v / unit) * unit, narrow)
-    return narrow - v
+    return narrow - v + (0.0 if x.common is None else x.common)
 
 
 def _together(squares: Any, alike: Any) -> Any:

@@ -45,11 +45,15 @@ class Value:
     """Variance of a product that is added where a factor follows it."""
     variance: Any = None
     """The square of ``s`` in float64, where it is at hand: what follows needs no root of it and no square again."""
+    turns: int = 0
+    """How often the loop runs that carries it, where what that carries next is linear in it: see ``recurrence.py``."""
+    common: Any = None
+    """Of what a linear loop carries: by how much, with its sign, it is off where the decays that it shares are."""
 
     def __post_init__(self) -> None:
         if self.variance is not None and self.s is None:
             object.__setattr__(self, "s", jnp.sqrt(self.variance))
-        for name in ("s", "early"):  # float32 takes half the memory, and a loss is no more exact
+        for name in ("s", "early", "common"):  # float32 takes half the memory, and a loss is no more exact
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, jnp.asarray(getattr(self, name), jnp.float32))
 
