@@ -6,7 +6,7 @@ PROBLEM_DESCRIPTION = "b (-log(1 - u))**(1 / k), u of float32[256, 256], a scale
 
 
 def _kernel(u, b, k, o):
-    o[...] = b[...] * jnp.exp(jnp.log(-jnp.log(1 - u[...])) / k[...])
+    o[...] = b[...] * jnp.exp(jnp.log(-jnp.log1p(-u[...])) / k[...])
 
 
 def reference_fn(u, b, k):
