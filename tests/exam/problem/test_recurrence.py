@@ -31,7 +31,7 @@ def relative(step, *slices, start=None):
 
 DECAY = np.full(T, 0.9, np.float32)
 X = np.ones((T, WIDTH), np.float32)
-PREFIX = RMS * EPS32 * T / np.sqrt(3) * -np.log(0.9)
+PREFIX = RMS * EPS32 * np.sqrt(T**3 / 6) * -np.log(0.9)
 """What one turn loses by prefix sums, as a share."""
 
 

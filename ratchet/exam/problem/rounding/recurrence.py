@@ -17,9 +17,8 @@ from jax.extend import core
 
 from ratchet.exam.problem.rounding.value import EPS32, RMS, Value, is_float, losing, variance_of, with_more
 
-CHUNK = 256
-"""Turns that a kernel takes together, at most: the edge of two products on the matrix unit, and beyond the chunks of
-published kernels (64 to 256)."""
+CHUNK = 128
+"""Turns that a kernel takes together: the edge of the matrix unit, with which it adds up their logarithms."""
 
 _SUMS = frozenset(
     "add sub add_any neg convert_element_type reduce_sum cumsum reduce_window_sum real imag broadcast_in_dim reshape "
@@ -92,13 +91,14 @@ def decayed(a: Value, b: Value, out: Any) -> tuple[Value, Value, Any]:
 
 
 def _in_prefixes(decay: Value, turns: int) -> Value:
-    """A decay that is taken from prefix sums: the k-th of a chunk of ``n`` is about ``k log(decay)``, which is rounded.
+    """A decay that is taken from two prefix sums, each in an order of its own.
 
-    In root mean square over the chunk that is ``RMS eps n |log(decay)| / sqrt(3)`` of the decay for each turn.
+    The k-th of a chunk of ``n`` is about ``k log(decay)``. Terms of one sign lose ``RMS eps sqrt(k / 3)`` of their sum
+    one after another. Of two, in root mean square over the chunk, that is ``RMS eps sqrt(n^3 / 6) |log(decay)|``.
     """
     size = jnp.abs(decay.v)
     logs = jnp.where((size > 0) & jnp.isfinite(size), size * jnp.abs(jnp.log(jnp.where(size > 0, size, 1.0))), 0.0)
-    variance = jnp.square(RMS * EPS32 * min(turns, CHUNK) / math.sqrt(3) * logs)
+    variance = jnp.square(RMS * EPS32 * math.sqrt(min(turns, CHUNK) ** 3 / 6) * logs)
     return losing(decay, variance=with_more(decay, variance))
 
 
