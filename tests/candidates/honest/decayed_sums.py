@@ -41,4 +41,4 @@ def reference_fn(x, a):
 
 def generate_inputs(key):
     a, b = jax.random.split(key)
-    return jax.random.normal(a, (T, P)), -jax.random.uniform(b, (T, 1), minval=0.05, maxval=0.7)
+    return jax.random.normal(a, (T, P)), -jax.random.uniform(b, (T, 1), minval=0.01, maxval=0.3)

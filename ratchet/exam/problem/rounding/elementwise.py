@@ -208,7 +208,9 @@ def _pick(node: Node, inputs: list[Value]) -> Value:
     lost = jnp.zeros(jnp.shape(out))
     for place, x in inexact:
         step = loss(replace(x, eps=0.0)).astype(x.v.dtype)
-        for times in (1.0, NEAR):  # where the other operand is picked nothing moves, and a little further on it does
+        for times in (
+            (1, NEAR) if is_float(x.v.dtype) else (1,)
+        ):  # where the other operand is picked nothing moves, and a little further on it does
             lost = jnp.maximum(lost, _farthest(node, inputs, place, times * step, out) / times)
     return Value(v=out, s=finite(out, lost), eps=max(x.eps for _, x in inexact))
 
