@@ -148,8 +148,8 @@ def _positive(text: str) -> float | None:
 def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = False) -> str:
     """All rows, newest last, the series one after the other; kept ones and baselines carry a mark.
 
-    A series is a kernel file by one evaluator: latencies of two evaluators are never compared. Before all comes whose
-    problem is another one than before.
+    A series is a kernel file by one evaluator: latencies of two evaluators are never compared. Before all comes when
+    problems were frozen, first those in another's place.
 
     Args:
       rows: of the ledger, oldest first.
@@ -158,12 +158,10 @@ def log_table(rows: Sequence[Row], *, width: int | None = None, colour: bool = F
     """
     if not rows:
         return "The ledger has no such rows yet."
-    problems = current(rows)
-    parts = [line for one in problems if one.before for line in _wrapped(clean(one.said), width)]
+    parts = [line for one in current(rows) for line in _wrapped(clean(one.said), width)]
     for (kernel, evaluator), of_one in by_evaluator(entries(rows)).items():
         title = f"{of_one[0].kind} latency of {kernel} by {evaluator}" if evaluator else f"latency of {kernel}"
         parts += [*_wrapped(clean(title), width), *_series(of_one, width=width, colour=colour)]
-    parts += [line for one in problems if not one.before for line in _wrapped(clean(one.said), width)]
     return "\n".join([*parts, *_wrapped(_LEGEND, width)])
 
 

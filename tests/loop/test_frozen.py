@@ -45,8 +45,7 @@ def test_a_problem_that_comes_back_is_new_again():
 
 def test_the_log_begins_with_what_changed():
     lines = log_table(ROWS).splitlines()
-    assert lines[0] == NEW
-    assert lines[-2] == FIRST
+    assert lines[:2] == [NEW, FIRST]
 
 
 def test_the_status_says_who_froze_each_problem():
