@@ -3,10 +3,11 @@
 Clones of ``COMMIT`` and of HEAD judge the same programs by ``prepare.py --json``: the kernels of the tree, the
 examples, and the self-test's honest kernels and cheats, except those that are measured or never end. Both have the same
 secret, so they draw the same inputs. Two documents are equal if they have the same fields, statuses and numbers; in
-sentences the numbers count and the words do not, and seconds, ids, paths and seals do not count. A program whose
-documents differ is judged by the older judge again: where that judge does not agree with itself, both only have to
-refuse the program as its entry says. ``--write`` adds the proof to ``ratchet/loop/series.json``. It takes half an hour
-on two cores.
+sentences the numbers count and the words do not, and seconds, ids, paths and seals do not count. A cheat that names
+modules of the judge only has to be refused by both, since they may have other ones. Any other program whose documents
+differ is judged by the older judge again: where that judge does not agree with itself, both only have to refuse the
+program as its entry says. ``--write`` adds the proof to ``ratchet/loop/series.json``. It takes half an hour on two
+cores; with ``--work FOLDER`` the clones stay there, and what they judged is not judged again.
 """
 
 from __future__ import annotations
@@ -31,16 +32,19 @@ from ratchet.exam.problem.problem import lock_path
 from ratchet.loop.series import FILE, Proof, proofs
 from ratchet.selftest import corpus
 from ratchet.values.status import Status
+from ratchet.values.verdict import SCORED
 from tools.documents import ROOT
 
 WORK = "series"
-KERNEL = "kernel.py"
+KERNEL, DOCUMENT = "kernel.py", "document.json"
 UNCOUNTED = ("seconds", "id", "commit", "time", "seal", "series", "remembered")
 """Fields that two judges need not agree on."""
-_PATH = re.compile(r"[^\s'\"(]*/[^\s'\"):]*")
+_PATH = re.compile(r"[^\s'\"(]*/[^\s'\"):]*(?::\d+)?")
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
-_STAMP = re.compile(r"\b\d{12,}-")
-"""In the name of a dump of the compiler's: when it was written."""
+_STAMP = re.compile(r"\b\d{12,}-\S*")
+"""The name of a dump of the compiler's: when it was written, of what, after how many other passes that were dumped."""
+_OWN_NAME = re.compile(r"\bratchet\.[a-z_]+")
+"""How a program names a module of the judge's, which another judge need not have."""
 _NUMBER = re.compile(r"0x[0-9a-f]+|-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 
 Document = Mapping[str, Any]
@@ -95,7 +99,9 @@ class Judge:
 
     @classmethod
     def at(cls, commit: str, root: Path) -> Judge:
-        """A clone at ``commit``, with the secret that all have here."""
+        """A clone at ``commit``, with the secret that all have here; what was judged in it before is kept."""
+        if root.exists():
+            return cls(root=root)
         subprocess.run(["git", "clone", "-q", ROOT, root], check=True)
         subprocess.run(["git", "checkout", "-q", "-B", "judged", commit], cwd=root, check=True)
         (root / ".git" / "info" / "exclude").write_text(f"{WORK}/\n.venv\n")
@@ -106,9 +112,11 @@ class Judge:
         subprocess.run([root / "ratchet.sh", "--help"], check=True, capture_output=True)
         return cls(root=root)
 
-    def document(self, program: Program) -> Document:
-        """What it says of a program."""
+    def document(self, program: Program, *, again: bool = False) -> Document:
+        """What it says of a program; ``again``: judged once more."""
         folder = self.root / WORK / program.folder
+        if not again and (folder / DOCUMENT).exists() and (folder / KERNEL).read_text() == program.text:
+            return json.loads((folder / DOCUMENT).read_text())
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / KERNEL).write_text(program.text)
@@ -120,6 +128,7 @@ class Judge:
         found: Document = json.loads(done.stdout or "{}")
         if not found.get("verdict"):
             raise RuntimeError(f"{program.name}: {self.root.name} judged nothing: {done.stdout}{done.stderr[-2000:]}")
+        (folder / DOCUMENT).write_text(done.stdout)
         return found
 
 
@@ -151,13 +160,16 @@ def numbers(sentence: str) -> list[str]:
 
 
 def compare(program: Program, older: Judge, newer: Judge, pool: ThreadPoolExecutor) -> tuple[str, list[str], Document]:
-    """``equal``, ``unstable`` or ``different``, what differs, and the newer document."""
+    """``equal``, ``refused``, ``unstable`` or ``different``, what differs, and the newer document."""
     before, after = pool.map(lambda judge: judge.document(program), (older, newer))
     found = list(differences(before, after))
     if not found:
         return "equal", [], after
-    again = older.document(program)
-    ends = {document["outcome"]["status"] for document in (before, after, again)}
+    ends = {document["outcome"]["status"] for document in (before, after)}
+    if _OWN_NAME.search(program.text) and program.allowed and not ends & {one.name for one in SCORED}:
+        return "refused", found, after
+    again = older.document(program, again=True)
+    ends.add(again["outcome"]["status"])
     if list(differences(before, again)) and ends <= set(program.allowed):
         return "unstable", found, after
     return "different", found, after
@@ -168,12 +180,16 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--before", required=True, metavar="COMMIT", help="the judge that is known")
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="programs whose name has one of these")
     parser.add_argument("--write", action="store_true", help="add the proof to series.json")
+    parser.add_argument(
+        "--work", type=Path, metavar="FOLDER", help="keep the clones there, and go on from what they judged"
+    )
     options = parser.parse_args(given)
     if options.write and options.only != [""]:
         parser.error("a proof is of the whole corpus: leave out --only")
     counts: dict[str, dict[str, int]] = {}
     judged: dict[str, Document] = {}
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as pool:
+        folder = options.work or temporary
         older, newer = Judge.at(options.before, Path(folder, "older")), Judge.at("HEAD", Path(folder, "newer"))
         chosen = [one for one in programs(newer.root) if any(text in one.name for text in options.only)]
         bases = {one.base for one in chosen}

@@ -23,8 +23,9 @@ from ratchet.exam.problem.axes import mixed_axes, ordered_axes
 from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.domain import domains
 from ratchet.exam.problem.drawn import drawn
+from ratchet.exam.problem.link_work import Split, link_bytes
 from ratchet.exam.problem.promote import by_rows
-from ratchet.exam.problem.work import Split, link_bytes, work_of
+from ratchet.exam.problem.work import work_of
 from ratchet.tpu.exporting import digest, exported, in_one_line, without_locations
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ratchet.exam.problem.work import link_bytes, work_of
+from ratchet.exam.problem.link_work import link_bytes
+from ratchet.exam.problem.work import work_of
 from ratchet.values import Mesh
 
 
