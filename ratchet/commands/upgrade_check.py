@@ -191,7 +191,7 @@ def _ended(record: Mapping[str, Any], request: Mapping[str, Any], ending: _Endin
 
 
 def _side(record: Mapping[str, Any], folder: Path) -> Side:
-    """A record's entries are a side's, but for what JSON does not have."""
+    """A record's entries are a side's, except for what JSON does not have."""
     known = {name: value for name, value in record.items() if name != "finished"}
     known["costs"] = Costs(**{**record["costs"], "status": Status[record["costs"]["status"]]})
     known["findings"] = tuple(record.get("findings", ()))

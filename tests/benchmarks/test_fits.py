@@ -112,7 +112,7 @@ def test_a_share_of_the_bandwidth_is_found_again_and_held_out() -> None:
     assert fitted.held_out_ms != fitted.ms
     assert fitted.held_out_ms == pytest.approx(times, rel=0.02)
     fitted = chip_fit.fit("tpu7x", rows_at("tpu7x", [0.9, 1.8, 0.5, 1.0]))
-    assert fitted.values[1:3] == pytest.approx((1.8, 0.5), rel=0.03), "clock and latency are told apart"
+    assert fitted.values[1:3] == pytest.approx((1.8, 0.5), rel=0.03), "clock and latency are fitted each for itself"
 
 
 def test_a_wall_clock_adds_a_constant_that_is_fitted_beside_the_values() -> None:

@@ -78,7 +78,7 @@ def _replaced(flat: FlatJaxpr) -> list[tuple[int, int, int]]:
 
 
 def _row(atom: Any, makers: Mapping[Any, Step], flat: FlatJaxpr) -> tuple[Any, int] | None:
-    """Of an array that keeps another but for a row that was broadcast: that other, and the row's bytes."""
+    """Of an array that keeps another except for a row that was broadcast: that other, and the row's bytes."""
     step = makers.get(atom)
     if step is None or step.equation.primitive.name != "select_n" or len(step.ins) != 3:
         return None
