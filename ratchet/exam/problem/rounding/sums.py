@@ -95,9 +95,6 @@ def product(node: Node, inputs: list[Value]) -> Parts:
         squares = _in_float32(node, a2, variance_of(b) + (own + each) * b2)
     else:
         squares = _in_float32(node, variance_of(a) + each * a2, b2) + _in_float32(node, a2, variance_of(b))
-    # What a row is scaled by leaves no digits for numbers that are flushed to zero.
-    largest = sum(jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0.0), initial=0.0) for x in (a2, b2))
-    squares = squares + count / node.parts * TINY**2 * largest
     off_a, off_b = map(_alike, (a, b))
     moved = [] if off_a is None else [_in_float32(node, off_a, b.v)]
     moved += [] if off_b is None else [_in_float32(node, a.v, off_b)]
