@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.problem import mesh as meshes
-from ratchet.exam.problem.draws import KINDS, Drawn
 from ratchet.process.boot.home import PROGRAM
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import ArraySpec, Artefact, Mesh
@@ -77,11 +76,6 @@ class Problem:
     """For each input the axes along which the reference mixes its elements."""
     domains: tuple[tuple[float | None, float | None] | None, ...] = ()
     """For each input where made numbers have to stay, see ``domain.py``; nothing where no input has to."""
-    ordered_axes: tuple[tuple[int, ...] | None, ...] = ()
-    """For each input the axes along which its elements are ordered; None where none are. Nothing where all are None, as
-    in problems that were frozen before this."""
-    drawn: tuple[Drawn | None, ...] = ()
-    """For each integer input how it is drawn, likewise."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
     """How each output lies on the chips, as ``Mesh.inputs`` says it of inputs; None where that is open."""
     work: Mapping[str, object] = field(default_factory=dict)
@@ -136,10 +130,6 @@ def encode(problem: Problem) -> bytes:
         document[name] = base64.b64encode(getattr(problem, name)).decode()
     if problem.domains:
         document["domains"] = [None if one is None else list(one) for one in problem.domains]
-    if any(axes is not None for axes in problem.ordered_axes):
-        document["ordered_axes"] = [axes if axes is None else list(axes) for axes in problem.ordered_axes]
-    if any(problem.drawn):
-        document["drawn"] = [one and [one.kind, one.first, one.last] for one in problem.drawn]
     if problem.rows:
         document["rows"] = {"block": problem.rows.block, "axes": list(problem.rows.axes)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
@@ -182,8 +172,6 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         rows=rows_of(document.get("rows"), outputs),
         mixed_axes=axes_of(document["mixed_axes"], inputs),
         domains=domains_of(document.get("domains"), inputs),
-        ordered_axes=ordered_of(document.get("ordered_axes"), inputs),
-        drawn=drawn_of(document.get("drawn"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),
         **texts,
@@ -275,40 +263,6 @@ def domains_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[floa
     if len(found) != len(inputs) or not any(found):
         raise ValueError(f"domains are {entries!r:.80}, wanted one for each of {len(inputs)} inputs, not all null")
     return tuple(found)
-
-
-def ordered_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[int, ...] | None, ...]:
-    """Ordered axes from plain JSON. Raises ``ValueError`` as ``axes_of``; null stands for an input without any."""
-    if entries is None:
-        return ()
-    given = entries if isinstance(entries, list) else [entries]
-    known = axes_of([[] if axes is None else axes for axes in given], inputs)
-    found = tuple(None if axes is None else one for axes, one in zip(given, known, strict=True))
-    return found if any(axes is not None for axes in found) else ()
-
-
-def drawn_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[Drawn | None, ...]:
-    """How integer inputs are drawn, from plain JSON.
-
-    Raises:
-      ValueError: unless each is null or ``[kind, first, last]`` of an integer input.
-    """
-    if entries is None:
-        return ()
-    if not isinstance(entries, list) or len(entries) != len(inputs):
-        raise ValueError(f"drawn is {entries!r:.80}, wanted one entry for each of {len(inputs)} inputs")
-    for one, spec in zip(entries, inputs, strict=True):
-        if one is not None and not (
-            isinstance(one, list)
-            and len(one) == 3
-            and one[0] in KINDS
-            and spec.dtype.startswith(("int", "uint"))
-            and all(type(end) is int and abs(end) < 1 << 32 for end in one[1:])
-            and one[1] <= one[2]
-        ):
-            raise ValueError(f"drawn: {one!r:.80} says nothing of {spec}")
-    found = tuple(one and Drawn(kind=one[0], first=one[1], last=one[2]) for one in entries)
-    return found if any(found) else ()
 
 
 def rows_of(entry: object, outputs: Sequence[ArraySpec]) -> Rows | None:

@@ -14,7 +14,6 @@ from ratchet.exam.problem.rounding.value import (
     EPS32,
     LEAST,
     RMS,
-    TINY,
     Node,
     Parts,
     Rules,
@@ -25,7 +24,6 @@ from ratchet.exam.problem.rounding.value import (
     is_float,
     losing,
     no_nan,
-    pass_of,
     rounded,
     variance_of,
     with_more,
@@ -150,9 +148,11 @@ def _product_of_integers(node: Node, inputs: list[Value], out: Any) -> Value:
 def _operand(node: Node, x: Value, number: int) -> Value:
     """An operand of a product as the matrix unit takes it."""
     v = x.v.astype(jnp.float64) if is_float(node.equation.outvars[0].aval.dtype) else x.v
-    if not (asked := pass_of(node, number)):
+    if node.equation.invars[number].aval.dtype != jnp.float32:
         return replace(x, v=v)
-    eps = PASSES.get(asked, PASSES["DEFAULT"])
+    asked = node.params["precision"]
+    asked = asked[number] if isinstance(asked, tuple) else asked
+    eps = PASSES.get(getattr(asked, "name", str(asked)), PASSES["DEFAULT"])
     if eps <= EPS32 or (x.exact and x.eps > EPS32):
         return replace(x, v=v)
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
@@ -169,8 +169,8 @@ def _each(count: int, eps: float = EPS32) -> float:
 
 
 def _beside(out: Any, count: int, eps: float = EPS32) -> Any:
-    """The variance that is lost beside that: n u^2 / 9 of the sum's square, and what each term flushes to zero."""
-    return jnp.square(eps * out) * count / 36 + count * TINY**2
+    """The variance that is lost beside that: n u^2 / 9 of the sum's square."""
+    return jnp.square(eps * out) * count / 36
 
 
 def _alike(x: Value) -> Any:
