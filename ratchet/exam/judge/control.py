@@ -120,6 +120,7 @@ def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable, hlo: Hlo
     """
     modelled = of_chips(timeline)
     compared = copies.compare(executed, modelled.issued if modelled else (), hlo, tokens)
+    _refuse(compared.misplaced)
     if modelled is None:
         _refuse(compared.apart)
         return 0, "not compared: branches depend on computed values, and the machine took them all one way"

@@ -49,6 +49,8 @@ class Compared:
     """Places of copies that the compiler made vector code of."""
     apart: list[str] = field(default_factory=list)
     """Differences, each with both sides."""
+    misplaced: list[str] = field(default_factory=list)
+    """Operands that XLA put into another memory than the kernel names: whatever else differs follows from that."""
 
 
 class _End(NamedTuple):
@@ -82,7 +84,7 @@ def compare(executed: ControlFlow, issued: Sequence[IssuedCopies], hlo: HloModul
             compared.apart.append(_unseen(tokens.name(launch), one.changed[0]))
         try:
             _check_memories(one, kernel, hlo, tokens, compared)
-            if other is not None and is_followed and not compared.apart:
+            if other is not None and is_followed and not (compared.apart or compared.misplaced):
                 _Kernel(one, other, hlo, tokens, compared).compare()
         except ValueError as error:
             raise Refusal(Status.CANNOT_VERIFY, f"the copies of {tokens.name(launch)} do not read: {error}") from None
@@ -100,7 +102,7 @@ def _check_memories(
         where = types[operand.number].space
         if not operand.block and operand.space == "hbm" and where != _HBM:
             there = _SPACES.get(where, f"memory {where}")
-            compared.apart.append(
+            compared.misplaced.append(
                 f"{tokens.name(kernel.name)}: {_called(operand.number, kernel)} is in HBM for the kernel "
                 f"(memory_space=pltpu.HBM), and XLA put it in {there}: a copy would go to its address in the wrong "
                 "memory. Take memory_space=pl.ANY, or make the operand outside of the jit"

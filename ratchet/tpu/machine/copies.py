@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import takewhile
 
 import numpy as np
 
@@ -81,13 +82,18 @@ class CopyLog:
 
     def _windows(self, hlo: HloModule) -> Iterator[_Range]:
         inputs = len(hlo.ops[self._launch].operands)
+        bounds = sum(1 for _ in takewhile(self._is_value, range(inputs)))  # of the grid, which windows do not count
         for allocation in self._unit.translated.listing.allocations.values():
             if allocation.window is None or allocation.space not in ("vmem", "smem"):
                 continue
             per_address, unit = (GRANULES_PER_ADDRESS, GRANULE_BYTES) if allocation.space == "vmem" else (1, 4)
-            number = allocation.window.number + (inputs if allocation.window.kind == "output" else 0)
+            number = allocation.window.number + (inputs if allocation.window.kind == "output" else bounds)
             first = self._unit.addresses[allocation.name] * per_address
             yield _MEMORIES[allocation.space], first, -(-allocation.size_bytes // unit), number
+
+    def _is_value(self, number: int) -> bool:
+        """Whether an operand is a scalar that is passed by its value."""
+        return self._unit.operands.get(number, ("", ""))[0] == "" and isinstance(self._arguments[number], int)
 
 
 def _found(memory: np.ndarray, address: np.ndarray, ranges: list[_Range]) -> tuple[np.ndarray, np.ndarray]:
