@@ -133,9 +133,10 @@ def _candidate() -> tuple[dict[str, bytes], bytes]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "kernel.py").write_bytes((ROOT / "examples" / "first.py").read_bytes())
+        examined(folder / "kernel.py", freeze=False)
+        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".bin", ".json")}
         _, frozen = examined(folder / "kernel.py", freeze=True)
         assert frozen is not None
-        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".bin", ".json")}
         return files, problem.encode(frozen)
 
 

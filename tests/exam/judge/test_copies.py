@@ -148,7 +148,7 @@ def test_a_copy_of_an_operand_in_vmem_is_vector_code(compiled: Compile) -> None:
 
 
 def test_an_operand_in_another_memory_is_a_difference(compiled: Compile) -> None:
-    (what,) = both(functools.partial(added, pltpu.HBM), compiled, TILE, TILE).compared().apart
+    (what,) = both(functools.partial(added, pltpu.HBM), compiled, TILE, TILE).compared().misplaced
     assert "operand 1 is in HBM for the kernel" in what
     assert "XLA put it in VMEM" in what
 
