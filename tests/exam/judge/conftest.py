@@ -27,6 +27,6 @@ def without_jail(monkeypatch):
     monkeypatch.setattr(tracer, "definition", definition)
     monkeypatch.setattr(freezing, "frozen", frozen)
     monkeypatch.setattr(Workers, "candidate", lambda self: None)
-    monkeypatch.setattr(Workers, "author", lambda self: contextlib.nullcontext(self))
+    monkeypatch.setattr(Workers, "author", contextlib.nullcontext)
     monkeypatch.setattr(Workers, "freezer", lambda self: None)
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
