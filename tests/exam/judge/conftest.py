@@ -23,10 +23,13 @@ def without_jail(monkeypatch):
     def frozen(artefact, defined, _child):
         return examined(defined[""].decode(), "kernel.py")[1]
 
+    def author(self):
+        return contextlib.nullcontext(self)
+
     monkeypatch.setattr(tracer, "step", step)
     monkeypatch.setattr(tracer, "definition", definition)
     monkeypatch.setattr(freezing, "frozen", frozen)
     monkeypatch.setattr(Workers, "candidate", lambda self: None)
-    monkeypatch.setattr(Workers, "author", contextlib.nullcontext)
+    monkeypatch.setattr(Workers, "author", author)
     monkeypatch.setattr(Workers, "freezer", lambda self: None)
     monkeypatch.setattr(Workers, "prepare_next", lambda self: None)
