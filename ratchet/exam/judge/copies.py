@@ -31,7 +31,7 @@ from ratchet.values.copies import (
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, TokenTable
 
-_HBM = 0
+_HBM, _OWN = 0, -1
 _SPACES = {_HBM: "HBM", 1: "VMEM"}
 _WIDTH = 4
 _PLACE, _BYTES, _SOURCE, _TARGET = 0, 1, 2, 5
@@ -132,6 +132,7 @@ class _Kernel:
         if len(self.shared) != len(self.types):
             raise ValueError(f"{len(self.types)} operands and results, {len(self.shared)} when it was modelled")
         self.operands = {operand.number: operand for operand in executed.operands}
+        self.brought: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         if executed.count > MOST_COPIES:
             raise self._too_many(executed.count)
         if issued.count > MOST_BLOCKS:
@@ -197,6 +198,7 @@ class _Kernel:
             mine = np.flatnonzero(started[:, 0] == index)
             if place.place >= 0 and len(mine):
                 order[mine] = self._copies(place, started[mine])
+        self._check_brought()
         if not self.compared.apart:
             self._check_order(started, order)
 
@@ -229,6 +231,9 @@ class _Kernel:
         self._check_sizes(ends, at, started[mine, 3], rows[theirs, :, _BYTES].sum(1))
         for end in ends:
             self._check_own_memory(end, at, mine, theirs)
+            if self._is_brought(end) and _is_near(end.shape):
+                pair = end.elements[mine], end.issued[..., 1].min(1)[theirs]
+                self.brought.setdefault(end.number, []).append(pair)
         order[mine] = issued.reshape(len(started), pieces)[theirs, 0]
         return order
 
@@ -243,15 +248,30 @@ class _Kernel:
         if end.number < 0 or not _is_near(end.shape) or (end.issued[..., 1] < 0).any():
             return zeros, zeros
         others = end.issued[..., 0][end.issued[..., 0] != self.shared[end.number]]
-        operand = self.operands.get(end.number)
-        if len(others) and (others == -1).all() and operand is not None and operand.space == "vmem":
-            return zeros, zeros  # it was brought into memory of the kernel's own as a whole
+        if len(others) and self._is_brought(end):
+            return zeros, zeros  # see _check_brought
         if len(others):
             there = self._called(int(others[0])) if others[0] >= 0 else "memory outside of it"
             self._differs(f"the copy at {at} is in {self._called(end.number)} for the values, in {there} when modelled")
             return zeros, zeros
         wanted = byte_of(_unravelled(end.elements, end.shape), self.types[end.number])
         return wanted, end.issued[..., 1].min(1)
+
+    def _is_brought(self, end: _End) -> bool:
+        """Whether an operand was brought into memory of the kernel's own as a whole, and is copied from or to there."""
+        own = (end.issued[..., 0] == _OWN).all() and (end.issued[..., 1] >= 0).all()
+        return bool(own) and end.number >= 0 and self.operands[end.number].space == "vmem"
+
+    def _check_brought(self) -> None:
+        """The compiler chooses where such an operand is: places in it have to follow each other as in the array."""
+        for number, pairs in self.brought.items():
+            elements, addresses = (np.concatenate(some) for some in zip(*pairs, strict=True))
+            wanted = byte_of(_unravelled(elements, self.operands[number].shape), self.types[number])
+            if not np.array_equal(_ranks(wanted), _ranks(addresses)):
+                self._differs(
+                    f"copies in {self._called(number)}, which is in the kernel's own memory, are at places that follow "
+                    "each other otherwise for the values than when modelled"
+                )
 
     def _check_sizes(self, ends: Sequence[_End], at: str, wanted: np.ndarray, got: np.ndarray) -> None:
         """A copy moves at least its elements, and at most the tiles that they are in."""
@@ -310,6 +330,11 @@ def _unseen(kernel: str, number: int) -> str:
 
 def _is_near(shape: Sequence[int]) -> bool:
     return math.prod(shape) < _FAR
+
+
+def _ranks(numbers: np.ndarray) -> np.ndarray:
+    """Of each number, how many different ones are smaller."""
+    return np.unique(numbers, return_inverse=True)[1]
 
 
 def _changes(numbers: np.ndarray) -> np.ndarray:

@@ -187,6 +187,42 @@ def gathered(ids: jax.Array, x: jax.Array) -> jax.Array:
     return pl.pallas_call(kernel, grid_spec=spec, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(ids, x)
 
 
+def scattered(places: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
+    """Rows of an operand in VMEM that are copied to their places in another one."""
+
+    def kernel(places, rows, x, o, semaphore):
+        del x
+        copies = [pltpu.make_async_copy(rows.at[i], o.at[places[i]], semaphore) for i in range(3)]
+        for copy in copies:
+            copy.start()
+        for copy in copies:
+            copy.wait()
+
+    smem, vmem, any_ = (pl.BlockSpec(memory_space=space) for space in (pltpu.SMEM, pltpu.VMEM, pl.ANY))
+    return pl.pallas_call(
+        kernel,
+        in_specs=[smem, vmem, any_],
+        out_specs=any_,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        scratch_shapes=[pltpu.SemaphoreType.DMA],
+        input_output_aliases={2: 0},
+    )(places, rows, x)
+
+
+def test_an_operand_that_is_brought_to_vmem_is_read_in_the_same_order(compiled: Compile) -> None:
+    made = both(scattered, compiled, np.array([4, 0, 2], np.int32), BLOCKS[:3], BLOCKS)
+    assert not made.compared().apart
+
+    def turned(rows: np.ndarray) -> np.ndarray:
+        to_result = rows[:, 5] >= 0
+        rows[to_result, 3] = rows[to_result, 3][::-1]
+        return rows
+
+    for change in (turned, lambda rows: np.where((np.arange(COLUMNS) == 3) & (rows[:, [5]] >= 0), 0, rows)):
+        (what,) = made.changed(change).apart
+        assert "copies in operand 1, which is in the kernel's own memory" in what
+
+
 @pytest.fixture(scope="module")
 def gather(compiled: Compile) -> Both:
     return both(gathered, compiled, np.array([5, 3, 1, 0, 2, 4], np.int32), BLOCKS.reshape(48, 128))
