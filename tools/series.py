@@ -4,10 +4,10 @@ Clones of ``COMMIT`` and of HEAD judge the same programs by ``prepare.py --json`
 examples, and the self-test's honest kernels and cheats, except those that are measured or never end. Both have the same
 secret, so they draw the same inputs. Two documents are equal if they have the same fields, statuses and numbers; in
 sentences the numbers count and the words do not, and seconds, ids, paths and seals do not count. A cheat that names
-modules of the judge only has to be refused by both, since they may have other ones. Any other program whose documents
-differ is judged by the older judge again: where that judge does not agree with itself, both only have to refuse the
-program as its entry says. ``--write`` adds the proof to ``ratchet/loop/series.json``. It takes half an hour on two
-cores; with ``--work FOLDER`` the clones stay there, and what they judged is not judged again.
+modules of the judge only has to be refused by both, or to gain nothing, since they may have other ones. Any other
+program whose documents differ is judged by the older judge again: where that judge does not agree with itself, both
+only have to refuse the program as its entry says. ``--write`` adds the proof to ``ratchet/loop/series.json``. It takes
+half an hour on two cores; with ``--work FOLDER`` the clones stay there, and what they judged is not judged again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ratchet.exam.problem.problem import lock_path
 from ratchet.loop.series import FILE, Proof, proofs
 from ratchet.selftest import corpus
 from ratchet.values.status import Status
-from ratchet.values.verdict import SCORED
+from ratchet.values.trial import NO_GAIN
 from tools.documents import ROOT
 
 WORK = "series"
@@ -43,6 +43,8 @@ _PATH = re.compile(r"[^\s'\"(]*/[^\s'\"):]*(?::\d+)?")
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _STAMP = re.compile(r"\b\d{12,}-\S*")
 """The name of a dump of the compiler's: when it was written, of what, after how many other passes that were dumped."""
+_DAMAGED = re.compile(r"unpack_from requires a buffer .* \(actual buffer size is \d+\)")
+"""How far a damaged artefact could be read; how long it is depends on the paths of the judge's own files."""
 _OWN_NAME = re.compile(r"\bratchet\.[a-z_]+")
 """How a program names a module of the judge's, which another judge need not have."""
 _NUMBER = re.compile(r"0x[0-9a-f]+|-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
@@ -131,6 +133,14 @@ class Judge:
         (folder / DOCUMENT).write_text(done.stdout)
         return found
 
+    def holds(self, cheat: Program) -> bool:
+        """Whether it refused a cheat that it judged, or ranks it as its base where its entry says so."""
+        score = self.document(cheat)["verdict"]["score"]
+        if score is None or NO_GAIN not in cheat.allowed:
+            return score is None and bool(cheat.allowed)
+        base = json.loads((self.root / WORK / cheat.base / DOCUMENT).read_text())
+        return score == base["verdict"]["score"]
+
 
 def differences(one: Any, other: Any, at: str = "") -> Iterator[str]:
     """Where two documents differ in what counts: a line for each place."""
@@ -154,7 +164,7 @@ def differences(one: Any, other: Any, at: str = "") -> Iterator[str]:
 
 def numbers(sentence: str) -> list[str]:
     """The numbers of a sentence, without those of paths and seconds."""
-    for noise in (_PATH, _SECONDS, _STAMP):
+    for noise in (_PATH, _SECONDS, _STAMP, _DAMAGED):
         sentence = noise.sub(" ", sentence)
     return _NUMBER.findall(sentence)
 
@@ -166,7 +176,7 @@ def compare(program: Program, older: Judge, newer: Judge, pool: ThreadPoolExecut
     if not found:
         return "equal", [], after
     ends = {document["outcome"]["status"] for document in (before, after)}
-    if _OWN_NAME.search(program.text) and program.allowed and not ends & {one.name for one in SCORED}:
+    if _OWN_NAME.search(program.text) and all(judge.holds(program) for judge in (older, newer)):
         return "refused", found, after
     again = older.document(program, again=True)
     ends.add(again["outcome"]["status"])

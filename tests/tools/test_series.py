@@ -33,6 +33,8 @@ def changed(**fields: Any) -> dict[str, Any]:
         ("/tmp/a1/kernel.py:35 raised in 'b/c2'", []),
         ("kernel.py:35: at import", ["35"]),
         ("1795789158447252634-kernel_0.3-01-post-ra.txt bundle 0x45c", ["0x45c"]),
+        ("unpack_from requires a buffer of at least 6 bytes (actual buffer size is 3)", []),
+        ("the buffer of scratch needs 6 bytes", ["6"]),
         ("no number", []),
     ],
 )
