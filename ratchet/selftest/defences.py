@@ -162,6 +162,12 @@ DEFENCES = (
             said=("no fault of the kernel's",),
         ),
         _row(
+            "ends of ranges",
+            "integers of known draws are the first and the last of their range, and groups empty",
+            _S.WRONG_VALUES,
+            said=(", and ends of ranges",),
+        ),
+        _row(
             "mixed inputs", "large, tiny, equal, zero and integer regions, too", _S.WRONG_VALUES, said=("mixed inputs",)
         ),
         _row(

@@ -176,6 +176,11 @@ SWITCHES = {
         then=("PASS",),
     ),
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
+    "ends of ranges": Switch(
+        cheat="c05_last_label",
+        edits=_edit("ratchet/exam/problem/inputs.py", "problem.drawn", "()"),
+        then=("PASS",),
+    ),
     "probes": Switch(cheat="c06_special_value", edits=_no_instance("probe"), then=("PASS", "WRONG_VALUES")),
     "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
     "sides of a rounding": Switch(

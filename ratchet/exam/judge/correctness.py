@@ -39,9 +39,12 @@ CHECKS = {
 }
 
 
-def what(kind: str) -> str:
-    """What a kind of instance asks, in words."""
+def what(kind: str, problem: Problem) -> str:
+    """What a kind of instance asks of a problem, in words."""
     name, _, chip = kind.partition("-")
+    if name == "mixed":
+        more = ", and ends of ranges" if problem.drawn else ""
+        return CHECKS[name] + more
     return CHECKS[name].replace("a few rows", f"a few rows of chip {chip}") if chip else CHECKS[name]
 
 
@@ -244,12 +247,12 @@ class Examiner:
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
             for kind in kinds:
-                self.progress(f"{kind}: {what(kind)}")
+                self.progress(f"{kind}: {what(kind, problem)}")
                 request: requests.ValuesRequest = requests.CheckProgram(program=program, kind=kind, whole=deep)
                 if outputs is not None:
                     request = requests.CheckOutputs(kind=kind, folder=outputs / kind, whole=deep)
                 answers[kind] = self._asking.ask(problem, request)
-                passed(answers[kind], prefix=f"{kind} inputs ({what(kind)}): ")
+                passed(answers[kind], prefix=f"{kind} inputs ({what(kind, problem)}): ")
                 if left_out := _left_out(answers[kind]):
                     self.progress(f"{kind}{left_out}")
             if deep:

@@ -22,6 +22,7 @@ from ratchet.exam.problem import jaxpr_file
 from ratchet.exam.problem.axes import mixed_axes
 from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.domain import domains
+from ratchet.exam.problem.drawn import drawn
 from ratchet.exam.problem.link_work import Split, link_bytes
 from ratchet.exam.problem.promote import by_rows
 from ratchet.exam.problem.work import work_of
@@ -77,6 +78,7 @@ def frozen(
         "rows": rows,
         "mixed_axes": mixed_axes(function, *avals),
         "domains": limits if any(limits) else None,
+        "drawn": [one and [one.kind, one.first, one.last] for one in drawn(generate, *keys)],
         "work": work,
     }
     programs = {"inputs": generator, "reference": native, "reference64": exact, "blocked": in_blocks}

@@ -108,9 +108,9 @@ class Inputs:
         if name == "probe":
             made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes)
         elif name == instances.SIGNED:
-            made = instances.signed(arrays, generator, problem.mixed_axes)
+            made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
         else:
-            made = instances.mixed(arrays, generator, problem.mixed_axes)
+            made = instances.mixed(arrays, generator, problem.mixed_axes, problem.drawn)
         made = domain.inside(made, problem.domains)
         same = self._tables(instance, drawn)
         return [old if number in same else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]

@@ -4,9 +4,10 @@ A problem is any function of arrays, so the structure is put on top of its own i
 knowledge of it: rows are scaled, repeated, rounded, spiked or of one sign. All that is known of the problem are the
 axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and regions beside
 them, where each answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated,
-except matrices of narrow integers of both signs, which are numbers. Every choice
-follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is checked on
-it too.
+except matrices of narrow integers of both signs, which are numbers, and integers of which it is known how they are
+drawn: these take values that could have been drawn, too, the ends of their range and empty groups among them. Every
+choice follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is
+checked on it too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from ratchet.exam.problem import draws
 from ratchet.exam.problem.deviations import is_float
+from ratchet.exam.problem.draws import Drawn
 from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, pieces
 from ratchet.values import ArraySpec, Mesh
 
@@ -120,7 +123,10 @@ def probe(
 
 
 def mixed(
-    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+    inputs: Sequence[np.ndarray[Any, Any]],
+    generator: np.random.Generator,
+    axes: Axes = (),
+    drawn: Sequence[Drawn | None] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each float input cut into regions of different structure, with one dominating row in every short region.
 
@@ -129,7 +135,10 @@ def mixed(
     changed = []
     for number, array in enumerate(inputs):
         new, along = np.array(array), axes[number] if axes else ()
-        if is_float(array.dtype) and array.ndim and array.size > 1:
+        how = drawn[number] if drawn else None
+        if how is not None and not is_of_both_signs(array):
+            new = draws.extreme(array, how, generator)
+        elif is_float(array.dtype) and array.ndim and array.size > 1:
             across = region_axis(new.shape, along)
             Structures.drawn(new.shape[across], generator).write(array, new, across)
             if along and across not in along:
@@ -141,16 +150,23 @@ def mixed(
 
 
 def signed(
-    inputs: Sequence[np.ndarray[Any, Any]], generator: np.random.Generator, axes: Axes = ()
+    inputs: Sequence[np.ndarray[Any, Any]],
+    generator: np.random.Generator,
+    axes: Axes = (),
+    drawn: Sequence[Drawn | None] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each input that holds numbers of both signs cut into regions of one sign, near or far from zero, and a plain one.
 
     What is summed or compared is then all negative or all positive, and so are products of two inputs: an extreme that
     starts at zero shows, and a sum that is narrower than it has to be. An input without regions, because the problem
     mixes it along all axes, is of one sign as a whole: far if it is the only one, else the next one's is the opposite.
-    The ends along what is mixed tower over the rest where they can: an extreme that leaves them out shows.
+    The ends along what is mixed tower over the rest where they can: an extreme that leaves them out shows. Of integers
+    that are groups the last one has all.
     """
     changed = [np.array(array) for array in inputs]
+    for number, how in enumerate(drawn):
+        if how is not None and not is_of_both_signs(changed[number]):
+            changed[number] = draws.extreme(changed[number], how, generator, full=True)
     chosen = [number for number, array in enumerate(changed) if is_of_both_signs(array)]
     for turn, number in enumerate(chosen):
         new, along = changed[number], axes[number] if axes else ()

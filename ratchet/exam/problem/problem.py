@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.exam.problem import mesh as meshes
+from ratchet.exam.problem.draws import Drawn, drawn_of
 from ratchet.process.boot.home import PROGRAM
 from ratchet.process.sandbox.folder import read_file
 from ratchet.values import ArraySpec, Artefact, Mesh
@@ -76,6 +77,8 @@ class Problem:
     """For each input the axes along which the reference mixes its elements."""
     domains: tuple[tuple[float | None, float | None] | None, ...] = ()
     """For each input where made numbers have to stay, see ``domain.py``; nothing where no input has to."""
+    drawn: tuple[Drawn | None, ...] = ()
+    """For each integer input how it is drawn; None of others. Nothing where all are None."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
     """How each output lies on the chips, as ``Mesh.inputs`` says it of inputs; None where that is open."""
     work: Mapping[str, object] = field(default_factory=dict)
@@ -130,6 +133,8 @@ def encode(problem: Problem) -> bytes:
         document[name] = base64.b64encode(getattr(problem, name)).decode()
     if problem.domains:
         document["domains"] = [None if one is None else list(one) for one in problem.domains]
+    if any(problem.drawn):
+        document["drawn"] = [one and [one.kind, one.first, one.last] for one in problem.drawn]
     if problem.rows:
         document["rows"] = {"block": problem.rows.block, "axes": list(problem.rows.axes)}
     return (json.dumps(document, indent=1, ensure_ascii=True) + "\n").encode()
@@ -172,6 +177,7 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         rows=rows_of(document.get("rows"), outputs),
         mixed_axes=axes_of(document["mixed_axes"], inputs),
         domains=domains_of(document.get("domains"), inputs),
+        drawn=drawn_of(document.get("drawn"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),
         **texts,

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.exam.problem import instances
+from ratchet.exam.problem.draws import Drawn
 from ratchet.values import ArraySpec, Mesh
 
 BF16 = ml_dtypes.bfloat16
@@ -128,6 +129,17 @@ def test_along_what_is_mixed_four_columns_dominate():
     (mixed,) = instances.mixed([ones], generator(), [[1]])
     assert np.unique(mixed[mixed > 0]).tolist() == [2.0**-10, 6 * 2.0**-10, 1, 2, 5, 6, 12, 30]
     assert (mixed > np.median(mixed, axis=1, keepdims=True)).sum(axis=1).max() == 4
+
+
+def test_integers_of_known_draws_reach_their_ends_and_numbers_stay_as_they_are():
+    labels, narrow = generator(1).integers(1, 999, 64).astype(np.int32), generator(2).integers(-9, 9, (8, 8))
+    how = [Drawn(kind="each", first=0, last=999), Drawn(kind="each", first=-9, last=8)]
+    for make in (lambda *given: instances.mixed(*given, drawn=how), lambda *given: instances.signed(*given, drawn=how)):
+        made, numbers = make([labels, narrow.astype(np.int8)], generator())
+        assert (made.min(), made.max()) == (0, 999)
+    (_, same) = instances.mixed([labels, narrow.astype(np.int8)], generator(), drawn=how)
+    assert (same == narrow).all()
+    assert numbers.dtype == np.int8
 
 
 def test_as_many_regions_as_there_are_rows():
