@@ -3,7 +3,8 @@
 Structures are put on top of a problem's own inputs: rows are scaled, zero or of one sign. A reference need not have an
 answer there, as ``log(-log(u))`` has none unless ``0 < u < 1``. So each float input has the loosest range in which no
 operation leaves its domain (``ranges.py``) that stays inside of it for what the generator draws. An input that the
-generator draws beyond such an operation's domain itself, or that reaches none, has none: it is made as before.
+generator draws beyond such an operation's domain itself, or that reaches none, has none: it is made as before. What is
+drawn in order, as the edges of bins are, stays in order.
 """
 
 from __future__ import annotations
@@ -103,6 +104,31 @@ def inside(arrays: Arrays, given: Sequence[Domain | None]) -> list[np.ndarray[An
     if not given:
         return list(arrays)
     return [array if one is None else _clipped(array, one) for array, one in zip(arrays, given, strict=True)]
+
+
+ORDERED = 8
+"""Elements from which an order is none by chance."""
+
+
+def in_order(arrays: Arrays, drawn: Arrays) -> list[np.ndarray[Any, Any]]:
+    """Inputs of an instance, sorted along each axis along which the drawn ones are: edges of bins, say, or times."""
+    return [_sorted_as(array, own) for array, own in zip(arrays, drawn, strict=True)]
+
+
+def _sorted_as(array: np.ndarray[Any, Any], own: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not is_float(own.dtype) or not own.size:
+        return array
+    for axis in range(own.ndim):
+        lines = np.moveaxis(own, axis, -1)
+        first = lines[(0,) * (own.ndim - 1)].astype(np.float32)
+        for sign in (1, -1) if len(first) >= ORDERED else ():
+            if (np.diff(sign * first) < 0).any():  # of most inputs this is all that is looked at
+                continue
+            wide = sign * lines.astype(np.float32)
+            if (wide[..., 1:] >= wide[..., :-1]).all() and (wide[..., -1] > wide[..., 0]).all():
+                made = sign * np.sort(sign * np.moveaxis(array, axis, -1).astype(np.float32), axis=-1)
+                array = np.ascontiguousarray(np.moveaxis(made, -1, axis)).astype(own.dtype)
+    return array
 
 
 def _clipped(array: np.ndarray[Any, Any], domain: Domain) -> np.ndarray[Any, Any]:

@@ -111,7 +111,7 @@ class Inputs:
             made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
         else:
             made = instances.mixed(arrays, generator, problem.mixed_axes, problem.drawn)
-        made = domain.inside(made, problem.domains)
+        made = domain.in_order(domain.inside(made, problem.domains), drawn)
         same = self._tables(instance, drawn)
         return [old if number in same else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]
 

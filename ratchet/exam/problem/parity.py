@@ -171,7 +171,10 @@ def insensitive(before: Array, after: Array, exact_before: Array, exact_after: A
         with np.errstate(invalid="ignore"):
             a, b, exact_a, exact_b = (x[rows].astype(np.float64) for x in (before, after, exact_before, exact_after))
             each = exact_b - exact_a, b - a, np.hypot(loss[rows], half_unit(exact_b, after.dtype))
-            wanted, moved, floor = (row_rms(np.nan_to_num(x, posinf=0.0, neginf=0.0)) for x in each)
+            finite = np.isfinite(a) & np.isfinite(b)  # what overflows moved
+            wanted, moved, floor = (
+                row_rms(np.nan_to_num(np.where(finite, x, 0.0), posinf=0.0, neginf=0.0)) for x in each
+            )
         still += int(np.sum((wanted > MOVED * floor) & (moved < FOLLOWED * wanted)))
     return still
 

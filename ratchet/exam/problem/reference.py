@@ -103,7 +103,8 @@ class References:
 
         Raises:
           Refusal: ``INFRASTRUCTURE`` if the native reference is off by more than the judge can explain, on inputs of
-            the problem's own. On others nothing is asked where it is.
+            the problem's own. On others nothing is asked where it is, nor where it has no value: a matrix whose rows
+            are scaled has no Cholesky factor, say.
         """
         problem, kind = instance.problem, instance.kind
         self._programs.begin(problem)
@@ -114,6 +115,8 @@ class References:
         # A rounding to float32 is an 8192th of one to float16, and a loss is no more exact: half the memory and disk.
         exact = [_single(a) if is_float(d) and d.itemsize <= 2 else a for a, d in zip(of_exact, dtypes, strict=True)]
         losses = [_single(s) if is_float(d) else s for s, d in zip(of_losses, dtypes, strict=True)]
+        if not instances.is_own(kind):
+            losses = [np.where(np.isnan(a), np.inf, s) for a, s in zip(exact, losses, strict=True)]
         native = native or self._programs.native(problem, arrays)
         alike = kind == instances.SIGNED
         fitted, counts = [], []

@@ -39,7 +39,7 @@ _VECTOR_HEADS: dict[str, str] = {
     "vld": "VLOAD",
     "vpop": "VPOP",
     **dict.fromkeys(("vst", "vpush", "set", "vsetrngseed", "vsetiar"), "VSTORE"),
-    **dict.fromkeys(("vperm", "vrot", "vxpose", "vset"), "XLU"),
+    **dict.fromkeys(("vperm", "vrot", "vxpose", "vsxpose", "vset", "vsetperm"), "XLU"),
     **dict.fromkeys(("vllmr", "vmatmul", "vmatpush", "vmatprep", "vmatres", "vdwg"), "MXU"),
     # 256-wide units take their weights in parts.
     **dict.fromkeys(("vmatpush1", "vmatpush2", "vmatpush3"), "MXU"),
@@ -71,11 +71,12 @@ _SPILL_SLOTS = {"VLOAD": ("VLOAD", "FILL"), "VSTORE": ("VSTORE", "SPILL")}
 
 _NO_SLOT = {"compiler-scheduling-barrier", "sphi", "pphi"}
 
-# Plain vector arithmetic: one VALU slot. The list is what dumps held, or is named beside it in the same dumps.
+# Plain vector arithmetic: one VALU slot. The list is what dumps held, or is named beside it in the same dumps or among
+# the opcodes in libtpu's own text.
 _VALU = re.compile(
-    r"v(add|sub|mul|max|min|and|or|xor|not|shl|shll|shr|shrl|shra|sel|mov|cmp|cmask|cmsk|class|cvt|pack|unpack|clz|pcnt"
-    r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|clamps-f32|broadcast|smul|ftz|combine|shift"
-    r"|clamp|clamps|clampa|maxabs|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|movacc|setacc|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
+    r"v(add|sub|mul|max|min|andn?|or|xor|not|shl|shll|shr|shrl|r?shra|sel|mov|cmp|cmask|cmsk|class|cvtr?|packc?|unpack[lu]?|clz|pcnt"
+    r"|ceil|floor|round|trunc|abs|neg|laneseq|stv|weird|c|nez|rsb|mac|fma|broadcast|smul|ftz|combine|shift"
+    r"|clamp(s|a|-gez)?(-f32|-bf16)?|maxabs|mask|smask|cdiv|erase|srl|splat|byte|sadd|ssub|mulhi|adds|subs|rev|bcast|movacc|setacc|le|lt|eq|ne|ge|gt|sign|isinf|isnan|isnum"
     r"|pow2|rcp|rsqrt|log2|tanh|erf|sin|cos|sqrt|sigshft)(\..*)?"
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from ratchet.exam.problem.domain import domains, inside
+from ratchet.exam.problem.domain import domains, in_order, inside
 from ratchet.exam.problem.input_regions import TINY
 
 NORMAL = ("normal", 0.0, 0.0)
@@ -142,3 +142,23 @@ def test_what_is_outside_goes_to_the_nearest_end(dtype):
     assert same is other
     (above,) = inside([array], [(0.125, None)])
     assert above.astype(np.float32)[1, 1] == 24
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("axes", "sign"), [((0,), 1), ((1,), -1), ((0, 1), 1), ((), 1)])
+def test_what_is_drawn_in_order_is_made_in_order(axes, sign, dtype):
+    own, made = np.random.default_rng(0).normal(size=(2, 16, 8)).astype(dtype)
+    for axis in axes:
+        own = (sign * np.sort(sign * own.astype(np.float32), axis=axis)).astype(dtype)
+    (found,) = in_order([made], [own])
+    assert sorted(found.ravel().tolist()) == sorted(made.ravel().tolist())
+    for axis in (0, 1):
+        in_line = (np.diff(sign * found.astype(np.float32), axis=axis) >= 0).all()
+        assert in_line == (axis in axes)
+
+
+def test_constants_indices_and_few_numbers_are_in_no_order():
+    numbers = np.arange(16, 0, -1, dtype=np.float32)
+    for own in (np.ones(16, np.float32), np.arange(16, dtype=np.int32)):
+        assert (in_order([numbers.astype(own.dtype)], [own])[0] == numbers).all()
+    assert (in_order([numbers[:7]], [numbers[6::-1]])[0] == numbers[:7]).all()

@@ -239,6 +239,8 @@ def test_integers_and_what_is_not_finite_do_not_stand_still():
     assert insensitive(before, before, before, after, before + 1) == 1
     loss = before + np.array([[1.0], [np.inf]])
     assert insensitive(before, before, before, before + 1000.0, loss) == 2
+    after = before + np.array([[np.nan], [0.0]])
+    assert insensitive(before, after, before, before + 1000.0, loss) == 1
 
 
 def test_a_common_factor_needs_as_many_elements_as_tell_it_from_chance():

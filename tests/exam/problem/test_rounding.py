@@ -75,6 +75,23 @@ def test_no_order_of_a_sum_loses_more():
         assert (np.abs(native(order, X)[0] - exact) <= 6 * loss).all()
 
 
+@pytest.mark.parametrize(
+    ("function", "formula"),
+    [
+        (jnp.expm1, lambda x: jnp.exp(x) - 1.0),
+        (jnp.sinh, lambda x: 0.5 * (jnp.exp(x) - jnp.exp(-x))),
+        (jnp.arcsinh, lambda x: jnp.sign(x) * jnp.log(jnp.abs(x) + jnp.sqrt(x * x + 1.0))),
+        (jnp.arctanh, lambda x: 0.5 * jnp.log((1.0 + x) / (1.0 - x))),
+    ],
+)
+def test_what_pallas_has_no_operation_for_may_lose_roundings_of_one(function, formula):
+    x = np.tanh(X * 10.0 ** np.linspace(-6, 0, 256, dtype=np.float32))
+    (exact,), (loss,) = analysed(function, x)
+    assert (np.abs(native(formula, x)[0] - exact) <= 6 * loss).all()
+    near = np.abs(x) < 0.5
+    assert (loss[near] < 4e-7).all()
+
+
 def test_what_cancels_has_the_loss_of_its_terms():
     _, (loss,) = analysed(lambda x: (x + 1000.0) - (x + 1000.0).mean(), X)
     assert (loss > 1000 * 2.0**-26).all()

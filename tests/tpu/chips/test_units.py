@@ -44,6 +44,8 @@ def test_a_product_of_unknown_operands_is_not_guessed():
         ("vtanh.f32", ("VALU", "EUP")),
         ("vmovacc.add.low.vacc1", ("VALU",)),  # what accumulates beside the registers is vector arithmetic
         ("vmac.bf16.f32.vacc0", ("VALU",)),
+        ("vclamp-gez-f32", ("VALU",)),
+        ("vandn.8x128.u32", ("VALU",)),
     ],
 )
 def test_slots(opcode, taken):

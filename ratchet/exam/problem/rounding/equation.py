@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from ratchet.exam.problem.rounding.value import (
     RMS,
     Node,
     Parts,
+    Rules,
     Value,
     certain,
     eps_of,
@@ -25,7 +27,7 @@ from ratchet.exam.problem.rounding.value import (
     wide,
 )
 
-_RULES = elementwise.RULES | moves.RULES | sums.RULES
+_RULES = Rules(elementwise.RULES | moves.RULES | sums.RULES)
 
 DRAWS = 4
 """Of random signs, whose root mean square is taken: a few, for each costs a derivative."""
@@ -47,6 +49,9 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 }
 
 
+_WINDOWS = {"max": lax.reduce_window_max_p, "min": lax.reduce_window_min_p, "add": lax.reduce_window_sum_p}
+"""Reductions of windows by what two numbers become."""
+
 PARTS: dict[str, Callable[[Node, list[Value]], Parts]] = {
     "reduce_sum": sums.total,
     "reduce_max": moves.extreme,
@@ -64,6 +69,21 @@ def apply(equation: Any, inputs: list[Value]) -> list[Value]:
         rule = elementwise.differences
     found = (rule or anything)(node, inputs)
     return found if isinstance(found, list) else [found]
+
+
+@_RULES.of("reduce_window")
+def _windows(node: Node, inputs: list[Value]) -> Value | list[Value]:
+    """As JAX leaves it where the first number is an array: the same without one, and then that one."""
+    by = [equation.primitive.name for equation in node.params["jaxpr"].eqns]
+    if len(by) != 1 or by[0] not in _WINDOWS or len(inputs) != 2:
+        raise NotImplementedError(f"a reduction of windows by {' and '.join(by)}: wanted one of {', '.join(_WINDOWS)}")
+    kept = {name: value for name, value in node.params.items() if name not in ("jaxpr", "consts")}
+    primitive = _WINDOWS[by[0]]
+    reduced = replace(node, name=primitive.name, bind=lambda x: primitive.bind(x, **kept))
+    found = _RULES[primitive.name](reduced, inputs[:1])
+    assert isinstance(found, Value)
+    last = replace(node, name=by[0], bind=getattr(lax, by[0]))
+    return _RULES[by[0]](last, [found, inputs[1]])
 
 
 def anything(node: Node, inputs: list[Value]) -> list[Value]:

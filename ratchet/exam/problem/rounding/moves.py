@@ -36,7 +36,7 @@ _ONE_TO_ONE = ("reshape", "transpose", "slice", "squeeze", "rev", "copy")
 """Operations after which a number is still one of a product's."""
 
 
-@RULES.of("reduce_max", "reduce_min", "cummax", "cummin")
+@RULES.of("reduce_max", "reduce_min", "cummax", "cummin", "reduce_window_max", "reduce_window_min")
 def _extreme(node: Node, inputs: list[Value]) -> Value:
     return extreme(node, inputs).whole
 
