@@ -81,8 +81,10 @@ class CopyLog:
                 yield _MEMORIES[space], where * per_address, -(-type_.padded_bytes // GRANULE_BYTES), number
 
     def _windows(self, hlo: HloModule) -> Iterator[_Range]:
-        inputs = len(hlo.ops[self._launch].operands)
-        bounds = sum(1 for _ in takewhile(self._is_value, range(inputs)))  # of the grid, which windows do not count
+        operands = hlo.ops[self._launch].operands
+        inputs, scalars = len(operands), (hlo.ops[name].types[0].shape == () for name in operands)
+        # Bounds of the grid, which windows do not count. An array of one element is passed by its value, too.
+        bounds = sum(takewhile(bool, scalars))
         for allocation in self._unit.translated.listing.allocations.values():
             if allocation.window is None or allocation.space not in ("vmem", "smem"):
                 continue
@@ -90,10 +92,6 @@ class CopyLog:
             number = allocation.window.number + (inputs if allocation.window.kind == "output" else bounds)
             first = self._unit.addresses[allocation.name] * per_address
             yield _MEMORIES[allocation.space], first, -(-allocation.size_bytes // unit), number
-
-    def _is_value(self, number: int) -> bool:
-        """Whether an operand is a scalar that is passed by its value."""
-        return self._unit.operands.get(number, ("", ""))[0] == "" and isinstance(self._arguments[number], int)
 
 
 def _found(memory: np.ndarray, address: np.ndarray, ranges: list[_Range]) -> tuple[np.ndarray, np.ndarray]:

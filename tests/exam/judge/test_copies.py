@@ -153,6 +153,29 @@ def test_an_operand_in_another_memory_is_a_difference(compiled: Compile) -> None
     assert "XLA put it in VMEM" in what
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_windows_behind_an_array_of_one_element_have_their_numbers(is_dynamic: bool, compiled: Compile) -> None:
+    """It is passed by its value, as a bound of the grid is."""
+
+    def kernel(a, x, y, o):
+        o[...] = a[0] * x[...] + y[...]
+
+    def scaled(n, a, x, y):
+        smem, each, first = pl.BlockSpec(memory_space=pltpu.SMEM), (lambda i: (i, 0)), (lambda i: (0, 0))
+        return pl.pallas_call(
+            kernel,
+            grid=(n[0] if is_dynamic else 8,),
+            in_specs=[smem, pl.BlockSpec((8, 128), each), pl.BlockSpec((8, 128), first)],
+            out_specs=pl.BlockSpec((8, 128), each),
+            out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        )(a, x, y)
+
+    x = np.ones((64, 128), np.float32)
+    found = both(scaled, compiled, np.array([8], np.int32), np.ones(1, np.float32), x, x).compared()
+    assert not found.apart
+    assert found.copies == 8 + 1 + 8
+
+
 def gathered(ids: jax.Array, x: jax.Array) -> jax.Array:
     """Rows that are copied one by one into two slots in turn, and from there to their place."""
 
