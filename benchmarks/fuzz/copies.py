@@ -1,8 +1,9 @@
 """Random kernels that move blocks: each copy of the value executor against each of the schedule machine.
 
 Blocks come and go by the pipeline, over grids of one to three dimensions, by index maps of coordinates and of a
-prefetched table; or by copies of the kernel's own, by slot and semaphore. Operands are parameters or what XLA computes,
-of three dtypes, in HBM or where XLA likes; a result may share the memory of an operand.
+prefetched table; by a pipeline inside of the kernel; or by copies of the kernel's own, by slot and semaphore, or from
+an operand in VMEM to rows that a table in SMEM names. Operands are parameters or what XLA computes, of three dtypes, in
+HBM or where XLA likes; a result may share the memory of an operand.
 """
 
 from __future__ import annotations
@@ -53,10 +54,11 @@ def _computed(draw: np.random.Generator) -> Callable[[jax.Array], jax.Array]:
 
 def by_windows(draw: np.random.Generator) -> Case:
     """Blocks that the pipeline moves."""
-    grid = tuple(int(n) for n in draw.integers(2, 9, draw.integers(1, 4)))
+    dimensions = int(draw.integers(1, 4))
+    grid = tuple(int(n) for n in draw.integers(2, (1200, 32, 11)[dimensions - 1], dimensions))
     steps, dtype = int(np.prod(grid)), str(draw.choice(DTYPES))
-    rows, many, wide = 16 * int(draw.integers(1, 5)), int(draw.integers(1, 33)), int(draw.integers(1, 4))
-    ragged, buffers, is_shared = int(draw.integers(0, 2)) * 8, int(draw.integers(1, 4)), bool(draw.integers(2))
+    rows, many, wide = 16 * int(draw.integers(1, 3)), int(draw.integers(1, 65)), int(draw.integers(1, 4))
+    ragged, buffers, is_shared = int(draw.integers(0, 2)) * 8, int(draw.integers(1, 3)), bool(draw.integers(2))
     before, scale = _computed(draw), int(draw.integers(1, 5))
 
     def number(*at: Any) -> Any:
@@ -95,7 +97,7 @@ def by_windows(draw: np.random.Generator) -> Case:
 
 def by_hand(draw: np.random.Generator) -> Case:
     """Slices that the kernel copies itself, some in flight while one is used."""
-    turns, slots, dtype = int(draw.integers(4, 200)), int(draw.integers(1, 5)), str(draw.choice(DTYPES))
+    turns, slots, dtype = int(draw.integers(4, 800)), int(draw.integers(1, 5)), str(draw.choice(DTYPES))
     rows, many, wide = 16 * int(draw.integers(1, 3)), int(draw.integers(1, 33)), int(draw.integers(1, 4))
     space, before = (pl.ANY, pltpu.HBM)[int(draw.integers(2))], _computed(draw)
     before = before if space is pl.ANY else lambda x: x
@@ -147,10 +149,100 @@ def by_hand(draw: np.random.Generator) -> Case:
     return Case(call, inputs, f"copies of {rows} rows, {turns=}, {slots=}, {many=}, {wide=}, {space=}, {dtype}")
 
 
+def by_pipeline(draw: np.random.Generator) -> Case:
+    """Blocks that a pipeline of the kernel's own moves, with up to four buffers each."""
+    grid, dtype = tuple(int(n) for n in draw.integers(2, 12, draw.integers(1, 3))), str(draw.choice(DTYPES))
+    steps, rows = int(np.prod(grid)), 16 * int(draw.integers(1, 4))
+    many, wide, buffers = int(draw.integers(1, 33)), int(draw.integers(1, 4)), int(draw.integers(1, 5))
+    times, before = int(draw.integers(1, 7)), _computed(draw)
+
+    def number(*at: Any) -> Any:
+        return at[0] if len(grid) == 1 else at[0] * grid[1] + at[1]
+
+    def call(ids: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        def body(x: Any, y: Any, o: Any) -> None:
+            o[...] = x[...] + y[...]
+
+        def kernel(ids: Any, x: Any, y: Any, o: Any) -> None:
+            block, outer = (rows, COLUMNS), pl.program_id(0)
+            chosen = pl.BlockSpec(
+                block, lambda *at: (ids[number(*at)], jax.lax.rem(at[0], wide)), pipeline_mode=pl.Buffered(buffers)
+            )
+            each = pl.BlockSpec(block, lambda *at: (outer * steps + number(*at), 0))
+            first = pl.BlockSpec(block, lambda *at: (number(*at), 0), pipeline_mode=pl.Buffered(min(buffers, 2)))
+            pltpu.emit_pipeline(body, grid=grid, in_specs=[chosen, first], out_specs=[each])(x, y, o)
+
+        any_ = pl.BlockSpec(memory_space=pl.ANY)
+        return pl.pallas_call(
+            kernel,
+            grid_spec=pltpu.PrefetchScalarGridSpec(
+                num_scalar_prefetch=1, grid=(times,), in_specs=[any_, any_], out_specs=any_
+            ),
+            out_shape=jax.ShapeDtypeStruct((times * steps * rows, COLUMNS), x.dtype),
+        )(ids, before(x), y)
+
+    inputs = [
+        draw.integers(0, many, steps).astype(np.int32),
+        _array(draw, (many * rows, wide * COLUMNS), dtype),
+        _array(draw, (steps * rows, COLUMNS), dtype),
+    ]
+    return Case(call, inputs, f"pipeline of {rows} rows, {grid=}, {times=}, {many=}, {wide=}, {buffers=}, {dtype}")
+
+
+def by_table(draw: np.random.Generator) -> Case:
+    """Rows of an operand in VMEM, or of a window, that go to places of a result which shares an operand's memory."""
+    turns, ahead, dtype = int(draw.integers(4, 600)), int(draw.integers(1, 9)), str(draw.choice(DTYPES))
+    many, wide, steps = turns + int(draw.integers(1, 65)), int(draw.integers(1, 4)), int(draw.integers(1, 4))
+    tile, is_window, before = 8 * (1 + (dtype == "bfloat16")), bool(draw.integers(2)), _computed(draw)
+
+    def call(places: jax.Array, x: jax.Array, cache: jax.Array) -> jax.Array:
+        def kernel(places: Any, x: Any, cache: Any, o: Any, left: Any) -> None:
+            del cache
+            step = pl.program_id(0)
+
+            def copy(turn: Any) -> Any:
+                row = pl.multiple_of(places[step * turns + turn] * tile, tile)
+                return pltpu.make_async_copy(x.at[turn], o.at[pl.ds(row, tile)], left.at[jax.lax.rem(turn, ahead)])
+
+            @pl.loop(0, turns)
+            def _(turn: Any) -> None:
+                @pl.when(turn >= ahead)
+                def _() -> None:
+                    copy(turn - ahead).wait()
+
+                copy(turn).start()
+
+            @pl.loop(max(0, turns - ahead), turns)
+            def _(turn: Any) -> None:
+                copy(turn).wait()
+
+        any_, shape = pl.BlockSpec(memory_space=pl.ANY), (turns, tile, wide * COLUMNS)
+        whole = pl.BlockSpec(shape, lambda i: (0, 0, 0)) if is_window else pl.BlockSpec(memory_space=pltpu.VMEM)
+        return pl.pallas_call(
+            kernel,
+            grid=(steps,),
+            in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), whole, any_],
+            out_specs=any_,
+            out_shape=jax.ShapeDtypeStruct(cache.shape, cache.dtype),
+            scratch_shapes=[pltpu.SemaphoreType.DMA((ahead,))],
+            input_output_aliases={2: 0},
+        )(places, before(x), cache)
+
+    inputs = [
+        np.concatenate([draw.permutation(many)[:turns] for _ in range(steps)]).astype(np.int32),
+        _array(draw, (turns, tile, wide * COLUMNS), dtype),
+        _array(draw, (many * tile, wide * COLUMNS), dtype),
+    ]
+    return Case(call, inputs, f"rows to places, {turns=}, {ahead=}, {many=}, {wide=}, {steps=}, {is_window=}, {dtype}")
+
+
+CASES = by_windows, by_hand, by_pipeline, by_table
+
+
 def moved(seed: int, workers: Workers) -> Round:
     """One kernel, executed, compiled and run by the machine."""
     draw = np.random.default_rng(seed)
-    case = (by_windows, by_hand)[seed % 2](draw)
+    case = CASES[seed % len(CASES)](draw)
     wrong: list[str] = []
     compared, vector_code = 0, 0
     try:

@@ -18,7 +18,7 @@ from jax import lax
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import in_flight
 from ratchet.tpu.mosaic.arrays import Array, Index, known
-from ratchet.tpu.mosaic.copies import BLOCKS, COPIES, Traced, begin
+from ratchet.tpu.mosaic.copies import BLOCKS, COPIED, COPIES, Traced, begin
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
@@ -121,6 +121,7 @@ class _Grid:
             BARRIER,
             BLOCKS,
             COPIES,
+            COPIED,
             LOG,
             LOGGED,
             *executor.shadows,

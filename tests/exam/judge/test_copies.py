@@ -246,6 +246,32 @@ def test_an_operand_that_is_brought_to_vmem_is_read_in_the_same_order(compiled: 
         assert "copies in operand 1, which is in the kernel's own memory" in what
 
 
+def test_copies_of_all_grid_steps_are_compared(compiled: Compile) -> None:
+    def kernel(x, o, here, semaphore):
+        step = pl.program_id(0)
+        for source, target in ((x.at[pl.ds(8 * step, 8)], here), (here, o.at[pl.ds(8 * step, 8)])):
+            copy = pltpu.make_async_copy(source, target, semaphore)
+            copy.start()
+            copy.wait()
+
+    def copied(x):
+        any_ = pl.BlockSpec(memory_space=pl.ANY)
+        return pl.pallas_call(
+            kernel,
+            grid=(6,),
+            in_specs=[any_],
+            out_specs=any_,
+            out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+            scratch_shapes=[pltpu.VMEM((8, 128), F32), pltpu.SemaphoreType.DMA],
+        )(x)
+
+    made = both(copied, compiled, BLOCKS.reshape(48, 128))
+    assert made.compared().copies == 12
+    assert not made.compared().apart
+    (what,) = made.changed(lambda rows: moved(rows, 6, -4096)).apart
+    assert "in result 0" in what
+
+
 @pytest.fixture(scope="module")
 def gather(compiled: Compile) -> Both:
     return both(gathered, compiled, np.array([5, 3, 1, 0, 2, 4], np.int32), BLOCKS.reshape(48, 128))
