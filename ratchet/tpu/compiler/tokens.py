@@ -17,7 +17,7 @@ from jax import export
 
 from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, shardings_of, stablehlo_of, string
-from ratchet.tpu.mlir.calls import target, walk
+from ratchet.tpu.mlir.calls import give_kernels_calls_of_their_own, target, walk
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, Source, TokenTable
 
@@ -246,6 +246,7 @@ class _Program(_Rewriter):
     def rewrite(self, module: ir.Operation) -> None:
         for op in [op for op in walk(module) if op.name == "stablehlo.composite"]:
             _take_apart(op)
+        give_kernels_calls_of_their_own(module)
         super().rewrite(module)
 
     def location(self, op: ir.Operation, around: int) -> ir.Location:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +44,10 @@ _ATTRIBUTES = frozenset(
     }
 )  # fmt: skip
 """Attributes that are executed, or checked to say nothing; ``compiler.tokens`` leaves of the frontend's what steers."""
+
+
+_MOST_CALLS = 1 << 12
+"""Of functions with kernels that are put in the place of their calls."""
 
 
 def read_call(op: ir.Operation, mesh: Any) -> Call:
@@ -153,6 +159,49 @@ def target(op: ir.Operation) -> str:
 def callee(op: ir.Operation) -> str:
     """The function that a ``func.call`` calls."""
     return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+
+
+def give_kernels_calls_of_their_own(module: ir.Operation) -> None:
+    """Put functions with kernels in the place of their calls, where one kernel's call would stand for several.
+
+    That is one in a function that is called more than once. On several chips it may also be one on each.
+
+    Raises:
+        Refusal: ``CANNOT_VERIFY`` for functions without end.
+    """
+    functions = {string(op, "sym_name"): op for op in walk(module) if op.name == "func.func"}
+    calls = [(callee(op), name) for name, body in functions.items() for op in walk(body) if op.name == "func.call"]
+    kernels = {name for name, op in functions.items() if any(target(one) == "tpu_custom_call" for one in walk(op))}
+    while more := {caller for called, caller in calls if called in kernels} - kernels:
+        kernels |= more
+    counts = Counter(called for called, _ in calls)
+    sharded = [one for op in walk(module) if op.name == "sdy.manual_computation" for one in walk(op)]
+    apart = [callee(op) for op in sharded if op.name == "func.call"] + [name for name in counts if counts[name] > 1]
+    if kernels.isdisjoint(apart):
+        return
+    for number in itertools.count():
+        call = next((op for op in walk(module) if op.name == "func.call" and callee(op) in kernels), None)
+        if call is None:
+            break
+        if number == _MOST_CALLS:
+            raise _refusal(f"its function is called more than {_MOST_CALLS} times, or by itself")
+        _inline(call, functions[callee(call)])
+    for name in kernels - {"main"}:
+        functions[name].erase()
+
+
+def _inline(call: ir.Operation, function: ir.Operation) -> None:
+    copy = function.clone()
+    (block,) = copy.regions[0].blocks
+    for argument, operand in zip(block.arguments, call.operands, strict=True):
+        argument.replace_all_uses_with(operand)
+    *operations, end = (view.operation for view in block.operations)
+    for op in operations:
+        op.move_before(call)
+    for before, after in zip(call.results, end.operands, strict=True):
+        before.replace_all_uses_with(after)
+    call.erase()
+    copy.erase()
 
 
 def kernel_calls(module: ir.Module) -> list[Call]:

@@ -284,3 +284,29 @@ def test_python_is_not_asked_for_modules_at_every_operation(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     tokenise(program)
     assert not finder.asked
+
+
+def inside(x):
+    return jax.jit(blocked(double))(x)
+
+
+def test_a_kernel_in_a_function_that_is_called_more_than_once_has_a_name_for_each_call():
+    def names(function):
+        exported, _ = tokenise(artefact(function, X).program)
+        return [str(op.location.name_str) for op in walk(stablehlo_of(exported).operation) if target(op)]
+
+    again = jax.jit(inside)
+    assert len(set(names(lambda x: again(jnp.sin(again(x)))))) == 2
+    assert len(names(inside)) == 1
+
+
+def test_a_function_that_calls_itself_is_refused():
+    exported = export.deserialize(bytearray(artefact(lambda x: inside(x) + 1, X).program))
+    module = stablehlo_of(exported)
+    (call,) = (op for op in walk(module.operation) if op.name == "func.call")
+    (kernel,) = (op for op in walk(module.operation) if target(op))
+    with module.context, ir.Location.unknown():
+        again = call.clone(ir.InsertionPoint(kernel))
+        again.operands[0] = kernel.operands[0]
+    with refused(Status.CANNOT_VERIFY, "by itself"):
+        tokenise(rebuilt(exported, module).serialize())
