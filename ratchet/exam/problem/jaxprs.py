@@ -18,7 +18,7 @@ from jax.extend import core
 
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
 
-INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+INLINED = frozenset("jit pjit closed_call core_call remat remat2 checkpoint custom_jvp_call custom_vjp_call".split())
 """Calls of an inner jaxpr that are nothing but that."""
 
 

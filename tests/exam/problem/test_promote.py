@@ -60,8 +60,9 @@ def test_integers_stay_integers():
         lambda x: x + jax.random.uniform(jax.random.key(1), x.shape),
         lambda x: jnp.linalg.solve(x + 16 * jnp.eye(32), x),
         lambda x: x.astype(jnp.bfloat16) ** 3,
+        jax.grad(lambda x: jax.lax.scan(lambda c, _: (jax.checkpoint(jnp.sin)(c), None), x, None, length=3)[0].sum()),
     ],
-    ids=["bits of an input", "bernoulli", "uniform", "a linear system", "a power in bfloat16"],
+    ids=["bits of an input", "bernoulli", "uniform", "a linear system", "a power in bfloat16", "what is made again"],
 )
 def test_what_references_use_has_a_meaning_in_float64(function):
     x = np.asarray(jax.random.normal(jax.random.key(0), (32, 32), jnp.float32))
