@@ -98,12 +98,22 @@ def read(
 def check_shapes(operands: Sequence[ComputedOperand], steering: Steering) -> None:
     """Refuse a compiled program whose operands have other shapes than the artefact's.
 
+    One that differs from run to run of its kernel has all runs in its first dimension. XLA has to have left one launch
+    of that kernel: of several it is not known which one is which run.
+
     Raises:
       Refusal: ``SCHEDULE_UNKNOWN``.
     """
     for one in operands:
         shape = steering[f"{one.launch}:{one.place}"].shape
-        if shape != one.type.shape:
+        launches = {other.launch for other in operands if other.site == one.site}
+        if len(shape) > len(one.type.shape) and len(launches) > 1:
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN,
+                f"XLA made {len(launches)} launches of one kernel in a loop, {one.launch} among them, and its tables "
+                "differ from turn to turn; wanted a loop that is not unrolled",
+            )
+        if one.type.shape not in (shape, shape[1:]):
             raise Refusal(
                 Status.SCHEDULE_UNKNOWN,
                 f"operand {one.place} of {one.launch} is {one.type} in the compiled program, the artefact's call has "

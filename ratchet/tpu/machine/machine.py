@@ -184,10 +184,11 @@ class Machine(Arithmetic):
 
     def _give_operands(self, name: str, unit: Unit, arguments: tuple[object, ...]) -> tuple[object, ...]:
         given = list(arguments)
+        run = self._logs[name].runs if name in self._logs else 0
         for number, (space, kind) in unit.operands.items():
             if number >= len(given):
                 continue  # refused where it is read
-            words = self._inputs.operand_words(name, number) if kind == "input" else None
+            words = self._inputs.operand_words(name, number, run) if kind == "input" else None
             where = given[number]
             if words is not None:
                 if not space:

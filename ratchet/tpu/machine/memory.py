@@ -18,7 +18,8 @@ from ratchet.tpu.machine.words import Unknown, UnknownSteers
 from ratchet.values.status import Refusal, Status
 
 ScalarInputs = Mapping[int | str, np.ndarray]
-"""Values by number of the entry parameter, or by ``"name:i"``: operand ``i`` of HLO instruction ``name``."""
+"""Values by number of the entry parameter, or by ``"name:i"``: operand ``i`` of HLO instruction ``name``, with one
+dimension more where it is another one in each run."""
 
 UNIT_BYTES = {"smem": 4, "sflag": 4, "vmem": 512, "cmem": 512}
 """Bytes per address step of the memories on the chip. Those of HBM are the chip's."""
@@ -127,7 +128,8 @@ class Inputs:
     def __init__(self, hlo: HloModule, scalar_inputs: ScalarInputs) -> None:
         self._hlo = hlo
         self._scalar_inputs = scalar_inputs
-        self._operands: dict[tuple[str, int], list[object] | None] = {}
+        self._operands: dict[tuple[str, int], list[list[object]] | None] = {}
+        """Words of each, for all runs of its kernel or for each."""
 
     def put(self, memory: Memory, where: Buffers) -> None:
         """Writes to HBM what it holds when the program starts."""
@@ -144,14 +146,23 @@ class Inputs:
             table: list[object] = [*where.results, *[0] * (128 - len(where.results))]
             memory.write("hbm", memory.granule("hbm", where.output), table)
 
-    def operand_words(self, name: str, number: int) -> list[object] | None:
-        """Words of an operand as laid out, if they are known: given, or a copy of a parameter or a constant."""
+    def operand_words(self, name: str, number: int, run: int) -> list[object] | None:
+        """Words of an operand as laid out, if they are known: given, or a copy of a parameter or a constant.
+
+        ``run`` counts how often the instruction ran before.
+        """
         key = (name, number)
         if key not in self._operands:
             self._operands[key] = self._find_operand(name, number)
-        return self._operands[key]
+        known = self._operands[key]
+        if known is not None and 1 < len(known) <= run:
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN,
+                f"operand {number} of {name} is given for {len(known)} runs, and it runs more often",
+            )
+        return known if known is None else known[run if len(known) > 1 else 0]
 
-    def _find_operand(self, name: str, number: int) -> list[object] | None:
+    def _find_operand(self, name: str, number: int) -> list[list[object]] | None:
         op = self._hlo.ops.get(name)
         if op is None or number >= len(op.operands) or op.operands[number] not in self._hlo.ops:
             return None
@@ -167,7 +178,10 @@ class Inputs:
                 values = self._scalar_inputs.get(origin.parameter)
             for source, target in self._hlo.bitcasts(operand.name):
                 values = None if values is None else rearranged(np.asarray(values), source, target)
-        return None if values is None else _words(f"operand {number} of {name}", values, operand)
+        if values is None:
+            return None
+        runs = values if np.ndim(values) > len(operand.types[0].shape) else [values]
+        return [_words(f"operand {number} of {name}", one, operand) for one in runs]
 
 
 def operand_unknown(name: str, number: int) -> Unknown:

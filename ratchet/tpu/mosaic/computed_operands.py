@@ -29,8 +29,11 @@ Request = Mapping[str, Sequence[int]]
 Taken = Mapping[tuple[str, int], np.ndarray]
 """Site and number to an operand's values."""
 
-_REPEATED = 0
-"""Position in a call's report: 1 if another execution of the same call had other operands. Halves of words follow."""
+_RUNS, _DIFFERS, _ROWS = 0, 1, 2
+"""Positions in a call's report: how often it was executed, whether by operands that differ, and where those begin: a
+row for each execution. Halves of words."""
+_MOST_RUNS, _MOST_WORDS = 1 << 10, 1 << 18
+"""Rows of a call, and all words of these; at least one row is kept."""
 _UNKNOWN = -1
 _HALF = 16
 
@@ -40,9 +43,11 @@ def operands(
 ) -> tuple[tuple[Taken, ...], ...]:
     """Values of kernels' operands: for each instance of the program's inputs one set per mesh index.
 
+    Where a call is executed more than once, by operands that differ, each has one dimension more: that of executions.
+
     Raises:
-        Refusal: ``SCHEDULE_UNKNOWN`` for a call that is executed more than once with other operands, ``CANNOT_VERIFY``
-            for one that the program does not have.
+        Refusal: ``SCHEDULE_UNKNOWN`` for a call that is executed more often with other operands than is kept,
+            ``CANNOT_VERIFY`` for one that the program does not have.
     """
     program = loaded.program
     calls = {call.site: call for call in program.calls if call.site in wanted}
@@ -50,7 +55,8 @@ def operands(
         raise Refusal(Status.CANNOT_VERIFY, f"the compiled program calls {min(missing)}, which the artefact does not")
     chips, options = program.devices, Options()
     words = {site: sum(_size(calls[site], number) for number in numbers) for site, numbers in wanted.items()}
-    width = 1 + 2 * chips * max(words.values(), default=0)
+    row = 2 * chips * max(1, *words.values())
+    width = _ROWS + max(1, min(_MOST_RUNS, _MOST_WORDS // row)) * row
     order: list[str] = []
 
     def translate(number: int, call: Call) -> Any:
@@ -60,11 +66,11 @@ def operands(
 
         def reporting(config: Any, *values: Any) -> Any:
             taken = [_halves(values[number]) for number in wanted.get(call.site, ())]
-            return execute(config, *values)[0], _report(taken, call, width, chips)
+            return execute(config, *values)[0], _report(taken, call, row, chips)
 
         return reporting
 
-    run = compiled(program, lowered(program.exported, translate, width, _merge), results=slice(-1, None))
+    run = compiled(program, lowered(program.exported, translate, width, _merged), results=slice(-1, None))
     placed = [arguments(program, loaded.place(inputs)) for inputs in instances]
     found = []
     for arrays in placed:
@@ -73,7 +79,11 @@ def operands(
         reports = dict(zip(order, rows, strict=True))
         found.append(
             tuple(
-                dict(pair for site in wanted for pair in _read(calls[site], wanted[site], reports[site], place, chips))
+                dict(
+                    pair
+                    for site in wanted
+                    for pair in _read(calls[site], wanted[site], reports[site], row, place, chips)
+                )
                 for place in range(chips)
             )
         )
@@ -91,41 +101,46 @@ def _halves(values: jax.Array) -> jax.Array:
     return jnp.concatenate([words >> _HALF, words & (1 << _HALF) - 1]).astype(jnp.int32)
 
 
-def _report(taken: Sequence[jax.Array], call: Call, width: int, chips: int) -> jax.Array:
-    """What one execution of a call, on one chip, says of its operands."""
+def _report(taken: Sequence[jax.Array], call: Call, row: int, chips: int) -> jax.Array:
+    """What one execution of a call, on one chip, says of its operands: a row."""
     own = jnp.concatenate([jnp.zeros((0,), jnp.int32), *taken])
-    own = jnp.pad(own, (0, (width - 1) // chips - own.size), constant_values=_UNKNOWN)
+    own = jnp.pad(own, (0, row // chips - own.size), constant_values=_UNKNOWN)
     place = lax.axis_index(tuple(name for name, _ in call.mesh)) if call.mesh else 0
     others = jnp.full((chips, own.size), _UNKNOWN, jnp.int32)
-    return jnp.concatenate([jnp.zeros((1,), jnp.int32), others.at[place].set(own).reshape(-1)])
+    return others.at[place].set(own).reshape(-1)
 
 
-def _merge(before: jax.Array, now: jax.Array) -> jax.Array:
-    """The first execution's operands, and whether another one's differ."""
-    differs = jnp.any((before >= 0) & (now >= 0) & (before != now))
-    merged = jnp.where(before >= 0, before, now)
-    return merged.at[_REPEATED].set(jnp.maximum(merged[_REPEATED], differs.astype(jnp.int32)))
+def _merged(before: jax.Array, now: jax.Array) -> jax.Array:
+    """The rows of the executions before with one more, where there is room."""
+    runs, rows = jnp.maximum(before[_RUNS], 0), before[_ROWS:].reshape(-1, now.size)
+    differs = jnp.any((rows[:1] >= 0) & (now >= 0) & (rows[:1] != now))
+    rows = rows.at[runs].set(now, mode="drop")
+    head = jnp.stack([runs + 1, jnp.maximum(before[_DIFFERS], differs.astype(jnp.int32))])
+    return jnp.concatenate([head, rows.reshape(-1)])
 
 
 def _read(
-    call: Call, numbers: Sequence[int], report: np.ndarray, place: int, chips: int
+    call: Call, numbers: Sequence[int], report: np.ndarray, row: int, place: int, chips: int
 ) -> list[tuple[tuple[str, int], np.ndarray]]:
-    if report[_REPEATED] > 0:
+    runs, differs = int(report[_RUNS]), report[_DIFFERS] > 0
+    rows = report[_ROWS:].reshape(-1, chips, row // chips)
+    if differs and runs > len(rows):
         raise Refusal(
             Status.SCHEDULE_UNKNOWN,
-            f"the kernel {call.name} is executed more than once, by tables that differ and that XLA computes; wanted a "
-            "pallas_call of its own for each (call it from two functions, or outside of the loop)",
+            f"the kernel {call.name} is executed {runs} times, by tables that differ and that XLA computes; wanted "
+            f"{len(rows)} at most for tables of this size: smaller ones, or fewer turns of the loop around it",
         )
-    rows = report[1:].reshape(chips, -1)
-    row = rows[place] if (rows[place] >= 0).any() else rows[0]  # where no chip has tables of its own, the first has all
+    rows = rows[: runs if differs else 1]
+    own = rows[:, place] if (rows[:, place] >= 0).any() else rows[:, 0]  # no chip has tables of its own: the first's
     found, start = [], 0
     for number in numbers:
         aval, size = call.inputs[number], _size(call, number)
-        halves = row[start : start + 2 * size].reshape(2, size).astype(np.uint32)
-        if (row[start : start + 2 * size] < 0).any():
+        halves = own[:, start : start + 2 * size].reshape(-1, 2, size)
+        if (halves < 0).any():
             raise Refusal(Status.SCHEDULE_UNKNOWN, f"the kernel {call.name} was not executed on mesh index {place}")
-        words = (halves[0] << _HALF) | halves[1]
+        words = (halves[:, 0].astype(np.uint32) << _HALF) | halves[:, 1].astype(np.uint32)
         wide = words.view(aval.dtype) if aval.dtype.itemsize == 4 else words.view(np.int32).astype(aval.dtype)
-        found.append(((call.site, number), wide.reshape(aval.shape)))
+        tables = wide.reshape(-1, *aval.shape)
+        found.append(((call.site, number), tables if differs else tables[0]))
         start += 2 * size
     return found

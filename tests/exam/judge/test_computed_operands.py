@@ -136,9 +136,28 @@ LOOP = """
 """
 
 
-def test_a_call_that_is_executed_by_other_tables_in_a_loop_is_refused_by_name(workers, tmp_path):
+def test_a_call_that_is_executed_by_other_tables_in_a_loop(workers, tmp_path):
     source = edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", LOOP))
-    with refused(Status.SCHEDULE_UNKNOWN, "kernel _kernel is executed more than once"):
+    timeline = judged(workers, tmp_path / "loop", source, values=False)
+    flags = public_flags()
+    assert timeline.grid_steps == 3 * flags.sum()
+
+
+GROWING = """
+    body = lambda i, y: doubled(count * (i % 2) + i, table.astype(jnp.int32), y)
+    return jax.lax.fori_loop(0, TURNS, body, x)
+"""
+
+
+def test_each_turn_has_its_own_bound(workers, tmp_path):
+    source = edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", GROWING), ("TURNS", "3"))
+    timeline = judged(workers, tmp_path / "loop", source, values=False)
+    assert timeline.grid_steps == 0 + (public_flags().sum() + 1) + 2
+
+
+def test_more_turns_than_are_kept_are_refused_by_name(workers, tmp_path):
+    source = edited(ROWS, ("\n    return doubled(count, table.astype(jnp.int32), x)\n", GROWING), ("TURNS", "1025"))
+    with refused(Status.SCHEDULE_UNKNOWN, "kernel _kernel is executed 1025 times"):
         judged(workers, tmp_path / "loop", source, values=False)
 
 
