@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from ratchet.exam.judge import copies
@@ -49,11 +50,13 @@ class Difference:
     modelled: int | tuple[int, int]
 
 
-def differences(executed: ControlFlow, modelled: ControlFlow, moved: Set[str] = frozenset()) -> tuple[Difference, ...]:
+def differences(
+    executed: ControlFlow, modelled: ControlFlow, moved: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Difference, ...]:
     """Where the executor's run and the machine's differ.
 
     Compared are the conditionals and loops that are branches of the compiled program, and all DMAs. A DMA may be
-    compiled to several; none may be lost but those of ``moved``, of which the compiler made vector code.
+    compiled to several; none may be lost but as many as in ``moved``, of which the compiler made vector code.
     """
     found = []
     for place, both in executed.branches.items():
@@ -64,9 +67,8 @@ def differences(executed: ControlFlow, modelled: ControlFlow, moved: Set[str] = 
             found.append(Difference(what="loop", place=place, executed=turns, modelled=modelled.loops[place]))
     for place, starts in executed.copies.items():
         compiled = modelled.copies.get(place, 0)
-        if not compiled and place in moved:
-            continue
-        if compiled != starts and not (starts and compiled and compiled % starts == 0):
+        left = starts - moved.get(place, 0)
+        if compiled != left and not (left > 0 and compiled and compiled % left == 0):
             found.append(Difference(what="copy", place=place, executed=starts, modelled=compiled))
     return tuple(found)
 

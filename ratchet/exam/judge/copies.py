@@ -8,8 +8,9 @@ the same places have to be the same. An operand that XLA keeps in VMEM may be mo
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from ratchet.values.copies import (
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import SOURCE_FILE, TokenTable
 
-_HBM, _OWN = 0, -1
+_HBM, _OWN, _NEITHER = 0, -1, -2
 _SPACES = {_HBM: "HBM", 1: "VMEM"}
 _WIDTH = 4
 _PLACE, _BYTES, _SOURCE, _TARGET = 0, 1, 2, 5
@@ -45,8 +46,8 @@ class Compared:
     """What a comparison has found."""
 
     copies: int = 0
-    moved: set[str] = field(default_factory=set)
-    """Places of copies that the compiler made vector code of."""
+    moved: Counter[str] = field(default_factory=Counter)
+    """Of places, how many copies the compiler made vector code of, in all runs of the kernels."""
     apart: list[str] = field(default_factory=list)
     """Differences, each with both sides."""
     misplaced: list[str] = field(default_factory=list)
@@ -79,12 +80,11 @@ def compare(executed: ControlFlow, issued: Sequence[IssuedCopies], hlo: HloModul
         one, other = called.get("/".join(kernel.op_name.split("/")[-2:])), launched.get(launch)
         if one is None:
             continue
-        is_followed = other is not None and kernel.name == launch and other.cores == 1
-        if one.changed and not (is_followed and other is not None and other.runs == 1):
+        if one.changed and not (kernel.name == launch and other is not None and other.runs == other.cores == 1):
             compared.apart.append(_unseen(tokens.name(launch), one.changed[0]))
         try:
             _check_memories(one, kernel, hlo, tokens, compared)
-            if other is not None and is_followed and not (compared.apart or compared.misplaced):
+            if other is not None and other.cores == 1 and not (compared.apart or compared.misplaced):
                 _Kernel(one, other, hlo, tokens, compared).compare()
         except ValueError as error:
             raise Refusal(Status.CANNOT_VERIFY, f"the copies of {tokens.name(launch)} do not read: {error}") from None
@@ -126,11 +126,12 @@ class _Kernel:
         self, executed: ExecutedCopies, issued: IssuedCopies, hlo: HloModule, tokens: TokenTable, compared: Compared
     ) -> None:
         self.executed, self.tokens, self.compared = executed, tokens, compared
-        self.kernel = hlo.ops[issued.launch]
+        self.kernel, launch = hlo.launches[issued.launch], hlo.ops[issued.launch]
         self.inputs, self.types = len(self.kernel.operands), _types(self.kernel, hlo)
-        self.name, self.shared = tokens.name(issued.launch), issued.shared
-        if len(self.shared) != len(self.types):
-            raise ValueError(f"{len(self.types)} operands and results, {len(self.shared)} when it was modelled")
+        self.name, self.shared, self.runs = tokens.name(issued.launch), issued.shared, issued.runs
+        launched = _types(launch, hlo)
+        if len(self.shared) != len(launched):
+            raise ValueError(f"{len(launched)} operands and results, {len(self.shared)} when it was modelled")
         self.operands = {operand.number: operand for operand in executed.operands}
         self.brought: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         if executed.count > MOST_COPIES:
@@ -139,12 +140,31 @@ class _Kernel:
             raise self._too_many(issued.count)
         self.rows = _rows(issued.copies, np.int64, COLUMNS, MOST_BLOCKS)
         self.rows = self.rows[self.rows[:, _BYTES] > 0]
+        self.is_fused, self.begins = launch is not self.kernel, dict[int, int]()
+        if self.is_fused:
+            self._take_out_of(launch, launched, hlo)
         self.blocks = _rows(executed.blocks, np.int32, max(1, len(executed.windows)), MOST_BLOCKS).astype(np.int64)
         if len(self.blocks) < executed.steps:
             raise self._too_many(executed.steps)
 
+    def _take_out_of(self, launch: HloOp, launched: Sequence[ArrayType], hlo: HloModule) -> None:
+        """Count operands as the kernel does, not as the fusion that it is in; -2 for what only the fusion has."""
+        numbers = hlo.slices(launch.name)
+        for number, outer in numbers.items():
+            self.types[number] = replace(self.types[number], space=launched[outer].space)
+        there = np.full(len(launched) + 2, _NEITHER)
+        there[_OWN] = _OWN
+        for number, outer in reversed(numbers.items()):
+            there[self.shared[outer]] = number
+        self.rows = self.rows.copy()
+        for end in (_SOURCE, _TARGET):
+            self.rows[:, end] = there[self.rows[:, end]]
+        self.shared = tuple(
+            int(there[self.shared[numbers[n]]]) if n in numbers else _NEITHER for n in range(len(self.types))
+        )
+
     def compare(self) -> None:
-        for column, number in enumerate(self.executed.windows):
+        for column, number in enumerate(() if self.is_fused else self.executed.windows):
             operand, type_ = self.operands[number], self.types[number]
             if type_.space == _HBM and len(self.blocks) and not any(operand.low) and _is_near(operand.shape):
                 self._window(operand, type_, self.blocks[:, column])
@@ -209,7 +229,7 @@ class _Kernel:
         self.compared.copies += len(started)
         order = np.full(len(started), -1, np.int64)
         if not len(issued) and self._may_be_vector_code(place):
-            self.compared.moved.add(f"{SOURCE_FILE}:{place.place}")
+            self.compared.moved[f"{SOURCE_FILE}:{place.place}"] += len(started) * self.runs
             return order
         pieces, rest = divmod(len(issued), len(started))
         if rest or not pieces:
@@ -255,7 +275,10 @@ class _Kernel:
             self._differs(f"the copy at {at} is in {self._called(end.number)} for the values, in {there} when modelled")
             return zeros, zeros
         wanted = byte_of(_unravelled(end.elements, end.shape), self.types[end.number])
-        return wanted, end.issued[..., 1].min(1)
+        got = end.issued[..., 1].min(1)
+        if self.is_fused:  # the operand may be a slice of the fusion's, anywhere in it
+            got = got - self.begins.setdefault(end.number, int(got.min() - wanted.min()))
+        return wanted, got
 
     def _is_brought(self, end: _End) -> bool:
         """Whether an operand was brought into memory of the kernel's own as a whole, and is copied from or to there."""

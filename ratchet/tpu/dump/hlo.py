@@ -190,6 +190,25 @@ class HloModule:
             return number
         return self.ops[kernel.operands[number]].parameter
 
+    def slices(self, launch: str) -> dict[int, int]:
+        """Numbers of a fused kernel's operands, results behind them, to those of ``launch``: what they are slices of.
+
+        Those that the fusion makes of something else are left out.
+        """
+        kernel, found = self.launches[launch], dict[int, int]()
+        for number, operand in enumerate(self.operands(kernel)):
+            op = operand
+            while op.opcode in ("bitcast", "dynamic-slice"):
+                op = self.ops[op.operands[0]]
+            if op.parameter is not None:
+                found[number] = op.parameter
+        op, users = kernel, self.users(kernel)
+        while len(users) == 1 and users[0].operands.index(op.name) == _LIES_IN_RESULT.get(users[0].opcode):
+            op, users = users[0], self.users(users[0])
+        if op.is_root and len(kernel.types) == 1:
+            found[len(kernel.operands)] = len(self.ops[launch].operands)
+        return found
+
     def parameters(self) -> list[HloOp]:
         """Parameters of the entry computation in order of their number."""
         return sorted((op for op in self.entry_ops() if op.parameter is not None), key=lambda op: op.parameter or 0)
@@ -235,6 +254,8 @@ class HloModule:
         return hashlib.sha256(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()
 
 
+_LIES_IN_RESULT = {"bitcast": 0, "dynamic-update-slice": 1}
+"""Of instructions that change nothing but where something is, the number of the operand that it is."""
 _DEEPEST = 4
 """Computations within computations that are compared."""
 

@@ -123,7 +123,8 @@ def control_flow(counted: Iterable[tuple[KernelModule, Sequence[int] | np.ndarra
     branches: dict[str, tuple[int, int]] = {}
     loops: Counter[str] = Counter()
     copies: Counter[str] = Counter()
-    for kernel, counts in counted:
+    for kernel, rows in counted:
+        counts = np.maximum(rows, 0)  # -1 in a kernel that was not executed
         for op, number in counters(kernel).items():
             if not op.location:
                 continue

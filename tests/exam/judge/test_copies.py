@@ -141,10 +141,55 @@ def test_a_copy_of_an_operand_in_vmem_is_vector_code(compiled: Compile) -> None:
     made = both(functools.partial(added, pl.ANY), compiled, TILE, TILE)
     found = made.compared()
     assert not found.apart
-    assert found.moved == set(made.executed.copies)
+    assert found.moved == made.executed.copies
     assert control.differences(made.executed, made.issued)
     assert control.differences(made.executed, made.issued, found.moved) == ()
     assert control.step(made.executed, run_of(control=made.issued), NO_TOKENS, made.hlo)
+
+
+def passed_on(x: jax.Array) -> jax.Array:
+    """A block, copied to the kernel's own memory and from there to the result."""
+
+    def kernel(x, o, here, semaphore):
+        for i in range(2):
+            for source, target in ((x.at[pl.ds(8 * i, 8)], here), (here, o.at[pl.ds(8 * i, 8)])):
+                copy = pltpu.make_async_copy(source, target, semaphore)
+                copy.start()
+                copy.wait()
+
+    any_ = pl.BlockSpec(memory_space=pl.ANY)
+    return pl.pallas_call(
+        kernel,
+        in_specs=[any_],
+        out_specs=any_,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        scratch_shapes=[pltpu.VMEM((8, 128), F32), pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+def test_copies_into_a_slice_of_a_loops_result(compiled: Compile) -> None:
+    blocks = np.ones((3, 16, 128), np.float32)
+    made = both(lambda x: jax.lax.map(lambda block: passed_on(0.5 * block), x), compiled, blocks)
+    found = made.compared()
+    assert not found.apart
+    assert list(found.moved.values()) == [3, 3], "what is read is in VMEM, in each of three turns"
+    assert control.differences(made.executed, made.issued, found.moved) == ()
+    assert control.differences(made.executed, made.issued, dict.fromkeys(found.moved, 2))
+    (what,) = made.changed(lambda rows: moved(rows, 6, 4096)).apart
+    assert "in result 0" in what
+
+
+def test_the_same_kernel_in_two_branches_and_two_calls(compiled: Compile) -> None:
+    def function(n: jax.Array, x: jax.Array) -> jax.Array:
+        again = jax.jit(passed_on)
+        x = jax.lax.cond(n[0] > 0, lambda x: again(jnp.sin(x)), lambda x: jnp.cos(again(x)), x)
+        return again(x + jnp.tanh(again(x)))
+
+    made = both(function, compiled, np.ones(1, np.int32), np.ones((16, 128), np.float32))
+    found = made.compared()
+    assert not found.apart
+    assert set(made.executed.copies.values()) == {3}
+    assert control.differences(made.executed, made.issued, found.moved) == ()
 
 
 def test_an_operand_in_another_memory_is_a_difference(compiled: Compile) -> None:
