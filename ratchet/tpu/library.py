@@ -122,7 +122,7 @@ def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str,
         the program is executed as by :func:`execute`. They are left out where it cannot be executed.
 
     Raises:
-        Refusal: ``SCHEDULE_UNKNOWN`` where one call is executed more than once with other tables; ``NOT_FOUND`` where
+        Refusal: ``SCHEDULE_UNKNOWN`` for tables that differ in more runs than are kept; ``NOT_FOUND`` where
             the folder was removed.
     """
     import jax
