@@ -5,6 +5,9 @@ events of one execution (``events``) are those of every one. For a copy into chi
 of ``x`` are looked for: how far ``x`` has to be before another chip can start the copy, all others running as far ahead
 as they can; and the first wait of ``x`` that cannot end without this copy. Between the two it may arrive at any time:
 whatever ``x`` does there with the same memory is a race. ``x``'s own copies are treated alike.
+
+Nothing promises that two copies from one chip to another arrive in the order in which they are started. A race that is
+none if they do is told as such.
 """
 
 from __future__ import annotations
@@ -32,11 +35,16 @@ class Race:
 
     chip: int
     """Whose memory it is."""
+    by: int
     event: Event | None
-    """What that chip does, or another copy into its memory; None where it may not be in the kernel yet."""
+    """What chip ``by`` does there; None where ``chip`` may not be in the kernel yet."""
     sender: int
     copy: Event
     """What may be in flight meanwhile."""
+    after: Event | None = None
+    """What ``chip`` has done when the copy may begin."""
+    until: Event | None = None
+    """The first wait of ``chip`` that needs the copy; None for none."""
 
 
 def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
@@ -59,14 +67,26 @@ def findings(kernel: Kernel, events: Events | None) -> list[Finding]:
     race = next(races(events), None)
     if race is None:
         return []
-    copy = operations[race.copy.operation]
-    what = f"a copy that chip {race.sender} starts at {copy.location or copy.name}"
+    certain = next(races(events, in_order=True), None)
+    race = certain or race
+
+    def at(event: Event) -> str:
+        op = operations[event.operation]
+        return op.location or op.name
+
+    what = f"a copy that chip {race.sender} starts at {at(race.copy)}"
     if race.event is None:
         return [finding(Kind.CHIPS_RACE, race.copy, f"{what} may arrive before chip {race.chip} is in the kernel")]
     does = "reads" if race.event.did in (Did.READ, Did.COPY_READ) else "writes"
-    message = f"chip {race.chip} {does} here what {what} may write at the same time: they may run that far apart"
-    if race.copy.did is Did.COPY_READ:
-        message = f"chip {race.chip} {does} here what {what} may still read: they may run that far apart"
+    may = "still read" if race.copy.did is Did.COPY_READ else "write at the same time"
+    begins = "" if race.after is None else f"it may begin once chip {race.chip} is past {at(race.after)}, and "
+    ends = "no wait needs it" if race.until is None else f"the first wait that needs it is at {at(race.until)}"
+    message = f"chip {race.by} {does} here what {what} may {may}: {begins}{ends}"
+    if certain is None:
+        message += (
+            f". So it is where a later copy of chip {race.sender}'s arrives before it, on the same semaphore: nothing "
+            "promises their order; wanted a semaphore for each that is in flight"
+        )
     return [finding(Kind.CHIPS_RACE, race.event, message)]
 
 
@@ -90,13 +110,16 @@ def deadlock(events: Events) -> tuple[int, Event] | None:
     return None
 
 
-def races(events: Events) -> Iterator[Race]:
-    """What may disturb each other, chip by chip. The events have to have no deadlock."""
+def races(events: Events, *, in_order: bool = False) -> Iterator[Race]:
+    """What may disturb each other, chip by chip. The events have to have no deadlock.
+
+    ``in_order``: if copies from one chip to another on one semaphore arrive in the order in which they are started.
+    """
     for chip in range(len(events)):
-        yield from _races_on(events, chip)
+        yield from _races_on(events, chip, in_order)
 
 
-def _races_on(events: Events, chip: int) -> Iterator[Race]:
+def _races_on(events: Events, chip: int, in_order: bool) -> Iterator[Race]:
     own, run = events[chip], _Run(events, stopped=chip)
     arrived: list[Counter[int]] = []
     sends: list[tuple[int, int, Event]] = []
@@ -108,10 +131,15 @@ def _races_on(events: Events, chip: int) -> Iterator[Race]:
         sends += [(limit, sender, copy) for sender, copy in run.started]
     waits = _waits(own)
     accesses: dict[int, list[_Access]] = defaultdict(list)
-    for first, sender, copy in sends:
+    for number, (first, sender, copy) in enumerate(sends):
         if first == 0:
-            yield Race(chip=chip, event=None, sender=sender, copy=copy)
-        last = _guaranteed(copy, first, waits[copy.semaphore], arrived)
+            yield Race(chip=chip, by=chip, event=None, sender=sender, copy=copy)
+        behind = [
+            (start, other.amount)
+            for start, by, other in sends[number + 1 :]
+            if in_order and (by, other.semaphore) == (sender, copy.semaphore)
+        ]
+        last = _guaranteed(copy, first, waits[copy.semaphore], arrived, behind)
         accesses[copy.buffer].append(_Access(by=sender, event=copy, first=first, last=last))
     for place, event in enumerate(own):
         if event.did in (Did.READ, Did.WRITE):
@@ -120,7 +148,7 @@ def _races_on(events: Events, chip: int) -> Iterator[Race]:
             last = _guaranteed(event, place, waits[event.semaphore], arrived)
             accesses[event.buffer].append(_Access(by=chip, event=event, first=place, last=last))
     for touching in accesses.values():
-        yield from _overlapping(chip, touching)
+        yield from _overlapping(chip, own, touching)
 
 
 def _waits(own: Sequence[Event]) -> dict[int, list[tuple[int, int]]]:
@@ -133,15 +161,25 @@ def _waits(own: Sequence[Event]) -> dict[int, list[tuple[int, int]]]:
     return waits
 
 
-def _guaranteed(copy: Event, first: int, waits: Sequence[tuple[int, int]], arrived: Sequence[Counter[int]]) -> int:
-    """The position of the first wait that cannot end before this copy has arrived, or that of the kernel's end."""
+def _guaranteed(
+    copy: Event,
+    first: int,
+    waits: Sequence[tuple[int, int]],
+    arrived: Sequence[Counter[int]],
+    behind: Sequence[tuple[int, int]] = (),
+) -> int:
+    """The position of the first wait that cannot end before this copy has arrived, or that of the kernel's end.
+
+    ``behind``: where others may begin that arrive after it, and how much they signal.
+    """
     for place, taken in waits:
-        if place >= first and arrived[place][copy.semaphore] - copy.amount < taken:
+        later = sum(amount for start, amount in behind if start <= place)
+        if place >= first and arrived[place][copy.semaphore] - copy.amount - later < taken:
             return place
     return len(arrived)
 
 
-def _overlapping(chip: int, accesses: Sequence[_Access]) -> Iterator[Race]:
+def _overlapping(chip: int, own: Sequence[Event], accesses: Sequence[_Access]) -> Iterator[Race]:
     """Pairs that may touch the same elements at the same time, one of them by a copy and one of them writing."""
     low, high = (np.array([getattr(access.event, side) for access in accesses]) for side in ("low", "high"))
     first, last = (np.array([getattr(access, side) for access in accesses]) for side in ("first", "last"))
@@ -153,7 +191,15 @@ def _overlapping(chip: int, accesses: Sequence[_Access]) -> Iterator[Race]:
         both &= np.all(np.maximum(low, low[number]) < np.minimum(high, high[number]), axis=1)  # some have no elements
         both &= ~is_copy | (np.arange(len(accesses)) > number)
         for other in np.flatnonzero(both).tolist():
-            yield Race(chip=chip, event=accesses[other].event, sender=one.by, copy=one.event)
+            yield Race(
+                chip=chip,
+                by=accesses[other].by,
+                event=accesses[other].event,
+                sender=one.by,
+                copy=one.event,
+                after=own[one.first - 1] if one.by != chip else None,
+                until=own[one.last] if one.last < len(own) else None,
+            )
 
 
 class _Run:

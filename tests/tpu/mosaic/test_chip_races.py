@@ -79,6 +79,37 @@ def test_a_slot_is_not_sent_into_before_it_is_free(steps: int, room: str, races:
     assert all(race.sender == (race.chip - 1) % CHIPS or race.copy.did is Did.COPY_READ for race in found)
 
 
+def hops(*, early: bool, semaphores: int) -> list[list[Event]]:
+    """Every chip passes on what came last, each time to a place of its own; ``early``: as soon as its own has left."""
+    chips = []
+    for me in range(CHIPS):
+        own, waits = [ENTER, write(0)], []
+        for hop in range(CHIPS - 1):
+            arrived = 10 + hop % semaphores
+            own += [*send(me, hop, (me + 1) % CHIPS, hop + 1, arrived=arrived), wait(SENT, 8)]
+            waits += [wait(arrived, 8)]
+            own += [] if early else [waits.pop()]
+        chips.append(own + waits)
+    return chips
+
+
+@pytest.mark.parametrize(("early", "semaphores", "races", "in_order"), [
+    (False, 3, False, False), (False, 2, True, False), (False, 1, True, False),
+    (True, 3, True, True), (True, 1, True, True),
+])  # fmt: skip
+def test_a_race_of_two_copies_on_one_semaphore_depends_on_their_order(
+    early: bool, semaphores: int, races: bool, in_order: bool
+) -> None:
+    chips = hops(early=early, semaphores=semaphores)
+    found = list(chip_races.races(chips))
+    assert bool(found) is races
+    assert bool(list(chip_races.races(chips, in_order=True))) is in_order
+    if not early and semaphores == 1:
+        first = found[0]
+        assert (first.after, first.until) == (ENTER, wait(10, 8))
+        assert (first.by, first.chip, first.sender) == (0, 0, CHIPS - 1)
+
+
 def exchange(*between: Event, amount: int = 16) -> list[list[Event]]:
     """Chips 1 and 2 each send into a slot of chip 0, which waits for both and reads them."""
     first = [ENTER, *between, wait(ARRIVED, amount), read(0), read(1)]
