@@ -162,6 +162,12 @@ DEFENCES = (
             said=("no fault of the kernel's",),
         ),
         _row(
+            "ties",
+            "what is ordered or compared has equal elements, and where nothing rounds one of them is the first",
+            _S.WRONG_VALUES,
+            said=(", and ties",),
+        ),
+        _row(
             "ends of ranges",
             "integers of known draws are the first and the last of their range, and groups empty",
             _S.WRONG_VALUES,

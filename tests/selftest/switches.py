@@ -176,6 +176,11 @@ SWITCHES = {
         then=("PASS",),
     ),
     "mixed inputs": Switch(cheat="c06_special_zeros", edits=_no_instance("mixed"), then=("PASS",)),
+    "ties": Switch(
+        cheat="c06_last_of_equals",
+        edits=_edit("ratchet/exam/problem/rounding/ties.py", "_ASKED.set(asks_for_order(jaxpr))", "_ASKED.set(False)"),
+        then=("PASS",),
+    ),
     "ends of ranges": Switch(
         cheat="c05_last_label",
         edits=_edit("ratchet/exam/problem/inputs.py", "problem.drawn", "()"),

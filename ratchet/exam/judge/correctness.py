@@ -43,7 +43,7 @@ def what(kind: str, problem: Problem) -> str:
     """What a kind of instance asks of a problem, in words."""
     name, _, chip = kind.partition("-")
     if name == "mixed":
-        more = ", and ends of ranges" if problem.drawn else ""
+        more = (", and ties" if problem.ordered_axes else "") + (", and ends of ranges" if problem.drawn else "")
         return CHECKS[name] + more
     return CHECKS[name].replace("a few rows", f"a few rows of chip {chip}") if chip else CHECKS[name]
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import inner
+from ratchet.exam.problem.jaxprs import ORDERING, inner, is_comparison
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
 
 Axis = tuple[int, int]
@@ -21,16 +22,46 @@ Labels = tuple[frozenset[Axis], ...]
 """Per dimension of an intermediate: the input axes that it runs along."""
 
 
-def mixed_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> list[list[int]]:
-    """For each input the axes along which ``function`` mixes its elements, sorted."""
-    closed = jax.make_jaxpr(function)(*avals)
-    found: set[Axis] = set()
+class Found(set[Axis]):
+    """The axes that are mixed, and which inputs are ordered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ordered: dict[int, set[int]] = {}
+        """By input, along which axes; none where that is not known."""
+
+    def order(self, one: Labels, axes: Sequence[int]) -> None:
+        """What runs along these dimensions is ordered, and with it all inputs of the value."""
+        for number in {n for label in one for n, _ in label}:
+            self.ordered.setdefault(number, set())
+        for axis in axes:
+            for number, dimension in one[axis]:
+                self.ordered[number].add(dimension)
+
+
+class InputAxes(NamedTuple):
+    """What a function does along the axes of each of its inputs, sorted."""
+
+    mixed: list[list[int]]
+    """Its elements are mixed."""
+    ordered: list[list[int] | None]
+    """An index of an extreme is taken, or a sort; None where elements are not ordered, nor compared with others."""
+
+
+def input_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> InputAxes:
+    """Of each input of ``function``, traced at ``avals``."""
+    closed, found = jax.make_jaxpr(function)(*avals), Found()
     start = [tuple(frozenset({(n, d)}) for d in range(len(a.shape))) for n, a in enumerate(avals)]
     _walk(closed.jaxpr, start, found)
-    return [sorted(d for n, d in found if n == number) for number in range(len(avals))]
+    mixed = [sorted(d for n, d in found if n == number) for number in range(len(avals))]
+    floats = [jnp.issubdtype(aval.dtype, jnp.floating) for aval in avals]
+    return InputAxes(
+        mixed=mixed,
+        ordered=[sorted(found.ordered[n]) if n in found.ordered and one else None for n, one in enumerate(floats)],
+    )
 
 
-def _walk(jaxpr: Any, args: Sequence[Labels], found: set[Axis]) -> list[Labels]:
+def _walk(jaxpr: Any, args: Sequence[Labels], found: Found) -> list[Labels]:
     known: dict[Any, Labels] = dict(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Labels:
@@ -47,9 +78,12 @@ def _union(*several: frozenset[Axis]) -> frozenset[Axis]:
     return frozenset().union(*several)
 
 
-def _step(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _step(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     name, params = equation.primitive.name, equation.params
     outs = [tuple(v.aval.shape) for v in equation.outvars]
+    if name in ORDERING or is_comparison(equation):
+        for one in labels:
+            found.order(one, _order_of(equation, len(one)))
     if name == "scan":
         return _scan(params, labels, found)
     if name == "while":
@@ -76,19 +110,35 @@ def _step(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]
     return [tuple(frozenset() for _ in shape) for shape in outs]
 
 
-def _scan(params: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _order_of(equation: Any, rank: int) -> Sequence[int]:
+    """The dimensions along which an operation orders operands of this rank."""
+    params = equation.params
+    axes = params.get("axes", params.get("dimensions", params.get("dimension", params.get("axis"))))
+    if axes is None:
+        axes = (rank - 1,) if equation.primitive.name == "top_k" else ()
+    return [axis for axis in (axes if isinstance(axes, Sequence) else (axes,)) if axis < rank]
+
+
+def _scan(params: Any, labels: list[Labels], found: Found) -> list[Labels]:
     first = params["num_consts"] + params["num_carry"]
     if params["num_carry"]:
         for one in labels[first:]:
             found.update(one[0])
     leading = _union(*(one[0] for one in labels[first:]))
     inside = [*labels[:first], *(one[1:] for one in labels[first:])]
-    outs = _walk(params["jaxpr"].jaxpr, inside, found)
-    carry = params["num_carry"]
+    outs, carry = _walk(params["jaxpr"].jaxpr, inside, found), params["num_carry"]
+    if carry:  # what a turn makes is ordered in the next one
+        again, second = params["num_consts"], Found()
+        inside[again : again + carry] = [
+            tuple(map(_union, *two)) if two[0] else () for two in zip(inside[again:], outs[:carry], strict=False)
+        ]
+        _walk(params["jaxpr"].jaxpr, inside, second)
+        for number, axes in second.ordered.items():
+            found.ordered.setdefault(number, set()).update(axes)
     return [*outs[:carry], *((leading, *one) for one in outs[carry:])]
 
 
-def _reduce(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _reduce(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     axes = equation.params["axes" if "axes" in equation.params else "dimensions"]
     for one in labels:
         found.update(*(one[axis] for axis in axes if axis < len(one)))
@@ -96,7 +146,7 @@ def _reduce(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Label
     return [kept[min(n, len(kept) - 1)] for n in range(len(equation.outvars))]
 
 
-def _along(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _along(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     params = equation.params
     axis = params.get("axis", params.get("dimension", len(labels[0]) - 1))
     for one in labels:
@@ -104,7 +154,7 @@ def _along(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels
     return [labels[min(n, len(labels) - 1)] for n in range(len(equation.outvars))]
 
 
-def _dot(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _dot(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     (contract, batch), (a, b) = equation.params["dimension_numbers"], labels
     for one, axes in zip((a, b), contract, strict=True):
         found.update(*(one[axis] for axis in axes))
@@ -118,7 +168,7 @@ def _dot(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
     return [(*both, *free)]
 
 
-def _conv(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _conv(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     numbers, (a, b) = equation.params["dimension_numbers"], labels
     found.update(*(a[d] for d in numbers.lhs_spec[1:]), *(b[d] for d in numbers.rhs_spec[1:]))
     out: list[frozenset[Axis]] = [frozenset()] * len(a)
@@ -128,14 +178,14 @@ def _conv(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]
     return [tuple(out)]
 
 
-def _broadcast(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _broadcast(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     shape, out = equation.invars[0].aval.shape, [frozenset[Axis]()] * len(equation.outvars[0].aval.shape)
     for of, to in enumerate(equation.params["broadcast_dimensions"]):
         out[to] = labels[0][of] if shape[of] > 1 else frozenset()
     return [tuple(out)]
 
 
-def _reshape(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _reshape(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     """Dimensions that are split or joined keep what they run along together."""
     before, after = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
     out: list[frozenset[Axis]] = []
@@ -154,7 +204,7 @@ def _reshape(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labe
     return [tuple(out)]
 
 
-def _places(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _places(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     """Slices, pads and concatenations: a dimension that changes its size is a neighbourhood."""
     out = equation.outvars[0].aval.shape
     here = [(one, v.aval.shape) for one, v in zip(labels, equation.invars, strict=True) if len(one) == len(out)]
@@ -164,7 +214,7 @@ def _places(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Label
     return [merged] * len(equation.outvars)
 
 
-def _gather(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _gather(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     numbers, shape = equation.params["dimension_numbers"], equation.outvars[0].aval.shape
     table, where = labels[0], labels[1]
     sizes, whole = equation.params["slice_sizes"], equation.invars[0].aval.shape
@@ -177,7 +227,7 @@ def _gather(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Label
     return [tuple(next(kept) if d in numbers.offset_dims else next(batch) for d in range(len(shape)))]
 
 
-def _scatter(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labels]:
+def _scatter(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     numbers, (table, where, updates) = equation.params["dimension_numbers"], labels
     batch = [x for d, x in enumerate(updates) if d not in numbers.update_window_dims]
     found.update(_union(*batch), _union(*where))
@@ -187,7 +237,7 @@ def _scatter(equation: Any, labels: list[Labels], found: set[Axis]) -> list[Labe
     return [tuple(map(_union, table, inserted))]
 
 
-_RULES: dict[str, Callable[[Any, list[Labels], set[Axis]], list[Labels]]] = {
+_RULES: dict[str, Callable[[Any, list[Labels], Found], list[Labels]]] = {
     "dot_general": _dot,
     "conv_general_dilated": _conv,
     "broadcast_in_dim": _broadcast,

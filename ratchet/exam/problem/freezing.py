@@ -19,7 +19,7 @@ from jax import export
 from jax.extend import core
 
 from ratchet.exam.problem import jaxpr_file
-from ratchet.exam.problem.axes import mixed_axes
+from ratchet.exam.problem.axes import input_axes
 from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.domain import domains
 from ratchet.exam.problem.drawn import drawn
@@ -76,7 +76,7 @@ def frozen(
         "inputs_sha256": digest(generator),
         "jax_version": jax.__version__,
         "rows": rows,
-        "mixed_axes": mixed_axes(function, *avals),
+        **{f"{name}_axes": one for name, one in input_axes(function, *avals)._asdict().items()},
         "domains": limits if any(limits) else None,
         "drawn": [one and [one.kind, one.first, one.last] for one in drawn(generate, *keys)],
         "work": work,

@@ -93,11 +93,16 @@ class Structures:
     is_zero: np.ndarray[Any, Any]
 
     @classmethod
-    def drawn(cls, length: int, generator: np.random.Generator) -> Structures:
-        """Regions of all structures, with one dominating row in every short one of several, not its first."""
+    def drawn(cls, length: int, generator: np.random.Generator, *, twins: bool = False) -> Structures:
+        """Regions of all structures, with one dominating row in every short one of several, not its first.
+
+        With ``twins`` half of the places outside of long regions are copies of the others, wherever these are.
+        """
+        lone = list[int]()
         source, factor, kind = np.arange(length), np.ones(length, np.float32), np.zeros(length, int)
         for first, end, is_long, structure in cut(length, generator, long=_PADDING, short=_OTHERS):
             kind[first:end] = structure
+            lone += [] if is_long else range(first, end)
             factor[first:end] = {_LARGE: LARGE, _TINY: TINY}.get(structure, 1.0)
             if structure == _EQUAL:
                 source[first:end] = first
@@ -105,6 +110,10 @@ class Structures:
                 dominating = generator.integers(first + 1, end)
                 source[dominating], kind[dominating] = dominating, _AS_IT_IS
                 factor[dominating] = TOWERING if structure == _LARGE else DOMINATING
+        if twins:
+            order = generator.permutation(lone)
+            new, old = order[: len(order) // 2], order[len(order) // 2 : len(order) // 2 * 2]
+            source[new], factor[new], kind[new] = source[old], factor[old], kind[old]
         return cls(source=source, factor=factor, is_integer=kind == _INTEGERS, is_zero=kind == _ZERO)
 
     def write(self, array: np.ndarray[Any, Any], new: np.ndarray[Any, Any], axis: int) -> None:
@@ -126,6 +135,23 @@ class Structures:
             if self.is_zero[here].any():
                 np.copyto(part_of, np.float32(0), where=_along(self.is_zero[here], axis, array.ndim))
             new[some] = as_dtype(part_of, new.dtype)
+
+
+def few_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Multiples of half a usual size, none larger than what was there: a dozen different numbers, of which many are
+    equal, and whose sums and products are exact in any order.
+    """
+    unit, new = np.float32(_power(array) / 2), np.array(array)
+    for some in _places(array.shape):
+        new[some] = as_dtype(np.trunc(np.asarray(array[some], np.float32) / unit) * unit + np.float32(0), new.dtype)
+    return new
+
+
+def _power(array: np.ndarray[Any, Any]) -> float:
+    """The power of two nearest to the root mean square of an array, of a sample of it; 1 where that is no number."""
+    sample = np.asarray(array.reshape(-1)[:: max(1, array.size // _PIECE)], np.float64)
+    size = math.sqrt(float(np.mean(np.square(sample[np.isfinite(sample)])))) if np.isfinite(sample).any() else 0.0
+    return float(2.0 ** round(math.log2(size))) if 2.0**-60 < size < 2.0**60 else 1.0
 
 
 class Sizes:

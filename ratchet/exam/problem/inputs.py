@@ -110,7 +110,8 @@ class Inputs:
         elif name == instances.SIGNED:
             made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
         else:
-            made = instances.mixed(arrays, generator, problem.mixed_axes, problem.drawn)
+            asked = problem.mixed_axes, problem.ordered_axes, problem.drawn
+            made = instances.mixed(arrays, generator, *asked)
         made = domain.in_order(domain.inside(made, problem.domains), drawn)
         same = self._tables(instance, drawn)
         return [old if number in same else new for number, (old, new) in enumerate(zip(arrays, made, strict=True))]

@@ -3,11 +3,11 @@
 A problem is any function of arrays, so the structure is put on top of its own inputs in a way that needs no
 knowledge of it: rows are scaled, repeated, rounded, spiked or of one sign. All that is known of the problem are the
 axes along which it mixes elements: a spike belongs there, where a sum or a lookup has to notice it, and regions beside
-them, where each answer is made of one structure. Integer inputs (lengths, page tables) and booleans stay as generated,
-except matrices of narrow integers of both signs, which are numbers, and integers of which it is known how they are
-drawn: these take values that could have been drawn, too, the ends of their range and empty groups among them. Every
-choice follows from the judge's secret, except for what steers a modelled run: that anyone may know, so a kernel is
-checked on it too.
+them, where each answer is made of one structure; and what it orders or compares, of which many elements become equal.
+Integer inputs (lengths, page tables) and booleans stay as generated, except matrices of narrow integers of both signs,
+which are numbers, and integers of which it is known how they are drawn: these take values that could have been drawn,
+too, the ends of their range and empty groups among them. Every choice follows from the judge's secret, except for what
+steers a modelled run: that anyone may know, so a kernel is checked on it too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from ratchet.exam.problem import draws
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.draws import Drawn
-from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, pieces
+from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, few_bits, pieces
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -126,21 +126,27 @@ def mixed(
     inputs: Sequence[np.ndarray[Any, Any]],
     generator: np.random.Generator,
     axes: Axes = (),
+    ordered: Sequence[Sequence[int] | None] = (),
     drawn: Sequence[Drawn | None] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each float input cut into regions of different structure, with one dominating row in every short region.
 
-    Where regions are beside what is mixed, a few rows along that dominate as well.
+    Where regions are beside what is mixed, a few rows along that dominate as well. What is ordered are numbers of few
+    bits, so that those that are equal are so in any arithmetic; and where it is mixed as a whole, it is cut along an
+    axis that is ordered, with rows that are equal to others.
     """
     changed = []
     for number, array in enumerate(inputs):
-        new, along = np.array(array), axes[number] if axes else ()
-        how = drawn[number] if drawn else None
+        along, order = axes[number] if axes else (), ordered[number] if ordered else None
+        new, how = np.array(array), drawn[number] if drawn else None
         if how is not None and not is_of_both_signs(array):
             new = draws.extreme(array, how, generator)
         elif is_float(array.dtype) and array.ndim and array.size > 1:
             across = region_axis(new.shape, along)
-            Structures.drawn(new.shape[across], generator).write(array, new, across)
+            twins = across in along and any(new.shape[axis] > 1 for axis in order or ())
+            across = max(order or (), key=lambda axis: new.shape[axis]) if twins else across
+            old = array if order is None else few_bits(array)
+            Structures.drawn(new.shape[across], generator, twins=twins).write(old, new, across)
             if along and across not in along:
                 view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
                 for place in probed_rows(len(view), generator):

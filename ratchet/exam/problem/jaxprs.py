@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,32 @@ def inner(equation: Any) -> tuple[Any, Sequence[Any]]:
     params = equation.params
     closed = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
     return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+
+
+ORDERING = frozenset(
+    "argmax argmin top_k sort reduce reduce_window select_and_scatter_add select_and_gather_add".split()
+)
+"""Operations whose result depends on which of equal numbers comes first."""
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations of a jaxpr, those of inner ones included."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if hasattr(one := getattr(one, "jaxpr", one), "eqns"):
+                    yield from equations(one)
+
+
+def is_comparison(equation: Any) -> bool:
+    """Whether two floats are compared, neither of them a constant of the source."""
+    if equation.primitive.name not in ("lt", "le", "gt", "ge", "eq", "ne"):
+        return False
+    sides = equation.invars
+    return sides[0] is not sides[1] and all(
+        not isinstance(x, core.Literal) and jnp.issubdtype(x.aval.dtype, jnp.floating) for x in sides
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,6 +77,8 @@ class Problem:
     """For each input the axes along which the reference mixes its elements."""
     domains: tuple[tuple[float | None, float | None] | None, ...] = ()
     """For each input where made numbers have to stay, see ``domain.py``; nothing where no input has to."""
+    ordered_axes: tuple[tuple[int, ...] | None, ...] = ()
+    """For each input the axes along which its elements are ordered; None where none are. Nothing where all are None."""
     drawn: tuple[Drawn | None, ...] = ()
     """For each integer input how it is drawn; None of others. Nothing where all are None."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
@@ -133,6 +135,8 @@ def encode(problem: Problem) -> bytes:
         document[name] = base64.b64encode(getattr(problem, name)).decode()
     if problem.domains:
         document["domains"] = [None if one is None else list(one) for one in problem.domains]
+    if any(axes is not None for axes in problem.ordered_axes):
+        document["ordered_axes"] = [axes if axes is None else list(axes) for axes in problem.ordered_axes]
     if any(problem.drawn):
         document["drawn"] = [one and [one.kind, one.first, one.last] for one in problem.drawn]
     if problem.rows:
@@ -177,6 +181,7 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         rows=rows_of(document.get("rows"), outputs),
         mixed_axes=axes_of(document["mixed_axes"], inputs),
         domains=domains_of(document.get("domains"), inputs),
+        ordered_axes=ordered_of(document.get("ordered_axes"), inputs),
         drawn=drawn_of(document.get("drawn"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),
@@ -269,6 +274,16 @@ def domains_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[floa
     if len(found) != len(inputs) or not any(found):
         raise ValueError(f"domains are {entries!r:.80}, wanted one for each of {len(inputs)} inputs, not all null")
     return tuple(found)
+
+
+def ordered_of(entries: object, inputs: Sequence[ArraySpec]) -> tuple[tuple[int, ...] | None, ...]:
+    """Ordered axes from plain JSON. Raises ``ValueError`` as ``axes_of``; null stands for an input without any."""
+    if entries is None:
+        return ()
+    given = entries if isinstance(entries, list) else [entries]
+    known = axes_of([[] if axes is None else axes for axes in given], inputs)
+    found = tuple(None if axes is None else one for axes, one in zip(given, known, strict=True))
+    return found if any(axes is not None for axes in found) else ()
 
 
 def rows_of(entry: object, outputs: Sequence[ArraySpec]) -> Rows | None:

@@ -19,6 +19,7 @@ from ratchet.exam.problem.blocks import Blocks, in_blocks
 from ratchet.exam.problem.jaxprs import INLINED, constant, inner
 from ratchet.exam.problem.rounding.equation import apply
 from ratchet.exam.problem.rounding.recurrence import is_linear
+from ratchet.exam.problem.rounding.ties import asked, everywhere
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     Value,
@@ -77,7 +78,8 @@ def _widening(jaxpr: Any) -> Callable[[Sequence[Any]], list[Any]]:
 
     def call(args: Sequence[Any]) -> list[Any]:
         values = [exact(a) for a in args]
-        outputs = run(tiles, _apply, values) if tiles else _call(jaxpr, values)
+        with asked(jaxpr.jaxpr):
+            outputs = run(tiles, _apply, values) if tiles else _call(jaxpr, values)
         return [output.v for output in outputs] + [loss_of_output(output) for output in outputs]
 
     return call
@@ -134,38 +136,50 @@ def _call(closed: Any, inputs: Sequence[Value]) -> list[Value]:
     return _evaluate(closed.jaxpr, closed.consts, inputs)
 
 
+State = tuple[Any, ...]
+"""Of a value in a loop: itself, its loss, and where it is sure."""
+
+
 class _Static:
     """What of the values that leave a loop's body is known while it is traced: all but the arrays."""
 
     def __init__(self) -> None:
         self.known: list[tuple[float, bool]] = []
 
-    def arrays(self, values: Sequence[Value]) -> list[tuple[Any, Any]]:
+    def arrays(self, values: Sequence[Value]) -> list[State]:
         """The arrays to carry. Of several traces the least exact counts."""
         now = [(value.eps, value.exact) for value in values]
         before = self.known or now
         self.known = [(max(a, c), b and d) for (a, b), (c, d) in zip(before, now, strict=True)]
-        return [(value.v, earlier(value)) for value in values]
+        return _state(values)
 
-    def values(self, arrays: Sequence[tuple[Any, Any]]) -> list[Value]:
+    def values(self, arrays: Sequence[State]) -> list[Value]:
         return [
-            Value(v=v, s=None if exact else s, eps=eps, exact=exact)
-            for (v, s), (eps, exact) in zip(arrays, self.known, strict=True)
+            Value(v=v, s=None if exact else s, eps=eps, exact=exact, sure=sure)
+            for (v, s, sure), (eps, exact) in zip(arrays, self.known, strict=True)
         ]
 
 
-def _carried(avals: Sequence[Any], state: Sequence[tuple[Any, ...]], turns: int = 0) -> list[Value]:
-    """What a loop carries is rounded to its own dtype in every turn; ``turns`` and a third array if it is linear."""
+def _carried(avals: Sequence[Any], state: Sequence[State], turns: int = 0) -> list[Value]:
+    """What a loop carries is rounded to its own dtype in every turn; ``turns`` and a fourth array if it is linear."""
     return [
-        Value(v=v, s=s, eps=eps_of(aval.dtype), turns=turns if common else 0, common=common[0] if common else None)
-        for aval, (v, s, *common) in zip(avals, state, strict=True)
+        Value(
+            v=v,
+            s=s,
+            sure=sure,
+            eps=eps_of(aval.dtype),
+            turns=turns if common else 0,
+            common=common[0] if common else None,
+        )
+        for aval, (v, s, sure, *common) in zip(avals, state, strict=True)
     ]
 
 
-def _pairs(values: Sequence[Value], linear: bool = False) -> list[tuple[Any, ...]]:
+def _state(values: Sequence[Value], linear: bool = False) -> list[State]:
     """The arrays to carry; of what a linear loop carries what is off in common, too."""
     return [
-        (value.v, earlier(value), *([_common(value)] if linear and is_float(value.v.dtype) else [])) for value in values
+        (value.v, earlier(value), everywhere(value), *([_common(value)] if linear and is_float(value.v.dtype) else []))
+        for value in values
     ]
 
 
@@ -179,18 +193,19 @@ def _scan(params: Any, inputs: list[Value]) -> list[Value]:
     avals, ys_known = params["jaxpr"].in_avals[n_consts : n_consts + n_carry], _Static()
     lost = [x.s for x in xs if x.s is not None]
     linear = is_linear(params["jaxpr"], n_consts, n_carry, _inlined)
+    known = [everywhere(x) for x in xs]
 
     def body(state: Any, sliced: Any) -> Any:
-        parts, losses = list(sliced[0]), iter(sliced[1])
+        parts, losses, masks = list(sliced[0]), iter(sliced[1]), sliced[2]
         here = [
-            Value(v=v, s=None if x.s is None else next(losses), eps=x.eps, exact=x.exact)
-            for v, x in zip(parts, xs, strict=True)
+            Value(v=v, s=None if x.s is None else next(losses), eps=x.eps, exact=x.exact, sure=sure)
+            for v, x, sure in zip(parts, xs, masks, strict=True)
         ]
         outputs = _call(params["jaxpr"], [*consts, *_carried(avals, state, params["length"]), *here])
-        return _pairs(outputs[:n_carry], linear), ys_known.arrays(outputs[n_carry:])
+        return _state(outputs[:n_carry], linear), ys_known.arrays(outputs[n_carry:])
 
     options = {"length": params["length"], "reverse": params["reverse"]}
-    final, ys = jax.lax.scan(body, _pairs(carry, linear), ([x.v for x in xs], lost), **options)
+    final, ys = jax.lax.scan(body, _state(carry, linear), ([x.v for x in xs], lost, known), **options)
     return [*_carried(avals, final), *ys_known.values(ys)]
 
 
@@ -205,8 +220,8 @@ def _while(params: Any, inputs: list[Value]) -> list[Value]:
     avals = params["body_jaxpr"].in_avals[n_body:]
     final = jax.lax.while_loop(
         lambda s: _call(params["cond_jaxpr"], [*cond_consts, *_carried(avals, s)])[0].v,
-        lambda s: _pairs(_call(params["body_jaxpr"], [*body_consts, *_carried(avals, s)])),
-        _pairs(state),
+        lambda s: _state(_call(params["body_jaxpr"], [*body_consts, *_carried(avals, s)])),
+        _state(state),
     )
     return _carried(avals, final)
 

@@ -1,7 +1,7 @@
 """Cheat 6: the search for the largest element begins with zero, at no place."""
 # rejected as: WRONG_VALUES
 # kind: extreme from zero
-# caught by: inputs of one sign
+# caught by: ties, inputs of one sign
 # base: argmax
 # left out of: tests
 

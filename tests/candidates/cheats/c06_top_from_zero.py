@@ -1,7 +1,7 @@
 """Cheat 6: what was taken is replaced by zero and not by minus infinity before the second largest is looked for."""
 # rejected as: WRONG_VALUES
 # kind: extreme from zero
-# caught by: mixed inputs, inputs of one sign
+# caught by: ties, inputs of one sign
 # base: top_2
 # left out of: tests, quick
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ratchet.exam.problem.axes import mixed_axes
+from ratchet.exam.problem.axes import input_axes
 
 
 def spec(*shape, dtype=jnp.float32):
@@ -44,4 +44,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_mixed_is_found(name):
     function, avals, wanted = CASES[name]
-    assert mixed_axes(function, *avals) == wanted
+    assert input_axes(function, *avals).mixed == wanted
+
+
+def test_what_is_ordered_is_found():
+    def nearest(x, c):
+        return jnp.argmin(jnp.sum(c * c, axis=1)[None] - x @ c.T, axis=1)
+
+    assert input_axes(nearest, X, spec(32, 512)).ordered == [[], [0]]
+    assert input_axes(lambda x: jax.lax.top_k(x, 5), X).ordered == [[1]]
+    assert input_axes(lambda x, y: (x > y).sum(), X, X).ordered == [[], []]
+    assert input_axes(lambda x, ids: (x > 1.0, ids[0] > ids[1]), X, IDS).ordered == [None, None]

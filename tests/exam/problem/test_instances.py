@@ -131,6 +131,21 @@ def test_along_what_is_mixed_four_columns_dominate():
     assert (mixed > np.median(mixed, axis=1, keepdims=True)).sum(axis=1).max() == 4
 
 
+def test_what_is_ordered_has_ties_of_few_bits_and_twins_along_the_order():
+    rows, centres = (generator(n).normal(size=(256, 64)).astype(np.float32) / 16 for n in (1, 2))
+    x, c = instances.mixed([rows, centres], generator(), [[1], [0, 1]], [[], [0]])
+    for array in (x, c):
+        units = array * 2.0**16
+        assert (units == np.round(units)).all()
+        assert np.unique(array).size < 150
+    there = c[(c != 0).any(axis=1)]
+    assert np.unique(there, axis=0).shape[0] < 0.8 * len(there)
+    same = (c[:, None] == c[None]).all(axis=2).sum(axis=1)
+    assert (same > 1).mean() > 0.5
+    (plain,) = instances.mixed([rows], generator(), [[1]], [None])
+    assert np.unique(plain).size > 1000
+
+
 def test_integers_of_known_draws_reach_their_ends_and_numbers_stay_as_they_are():
     labels, narrow = generator(1).integers(1, 999, 64).astype(np.int32), generator(2).integers(-9, 9, (8, 8))
     how = [Drawn(kind="each", first=0, last=999), Drawn(kind="each", first=-9, last=8)]

@@ -27,6 +27,7 @@ from ratchet.exam.problem.rounding.value import (
     loss,
     no_nan,
     rounded,
+    sure,
     variance_of,
     with_more,
 )
@@ -240,7 +241,7 @@ def _jump(node: Node, inputs: list[Value]) -> Value:
         return Value(v=out, exact=True, eps=0.0)
     if not x.eps:
         return replace(x, v=out)
-    near = NEAR * loss(x)
+    near = NEAR * loss(x) if sure(x) is None else jnp.where(sure(x), 0.0, NEAR * loss(x))
     high, low = (node.bind(at).astype(jnp.float64) for at in (x.v + near, x.v - near))
     far = jnp.abs(high - low)  # what an integer makes of NaN and infinity is nobody's business
     return Value(v=out, s=jnp.where(jnp.isfinite(x.v), far, 0.0 if is_float(out.dtype) else jnp.inf), eps=0.0)
@@ -254,6 +255,8 @@ def _compare(node: Node, inputs: list[Value]) -> Value:
         return Value(v=out, exact=True)
     apart = jnp.abs(a.v.astype(jnp.float64) - b.v.astype(jnp.float64))
     near = NEAR * jnp.sqrt(variance_of(a) + variance_of(b)) if is_float(a.v.dtype) else loss(a) + loss(b)
+    if sure(a) is not None and sure(b) is not None:
+        near = jnp.where(jnp.logical_and(sure(a), sure(b)), 0.0, near)
     return Value(v=out, s=jnp.where(apart <= near, 1.0, 0.0) * (near > 0))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ratchet.exam.problem.rounding import elementwise, moves, sums
+from ratchet.exam.problem.rounding import elementwise, moves, sums, ties
 from ratchet.exam.problem.rounding.value import (
     EPS32,
     RMS,
@@ -68,7 +68,7 @@ def apply(equation: Any, inputs: list[Value]) -> list[Value]:
     if rule is None and len(equation.outvars) == 1 and node.name in elementwise.ELEMENTWISE:
         rule = elementwise.differences
     found = (rule or anything)(node, inputs)
-    return found if isinstance(found, list) else [found]
+    return ties.traced(node, inputs, found if isinstance(found, list) else [found])
 
 
 @_RULES.of("reduce_window")

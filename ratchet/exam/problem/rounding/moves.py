@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ratchet.exam.problem.rounding.recurrence import together
+from ratchet.exam.problem.rounding.ties import alike
 from ratchet.exam.problem.rounding.value import (
     NEAR,
     Node,
@@ -21,6 +22,7 @@ from ratchet.exam.problem.rounding.value import (
     is_float,
     losing,
     loss,
+    sure,
 )
 
 RULES = Rules()
@@ -75,8 +77,15 @@ def _argument(node: Node, inputs: list[Value]) -> Value:
     (axis,) = node.params["axes"]
     sign = 1 if node.name == "argmax" else -1
     near, place = NEAR * loss(x), lax.broadcasted_iota(jnp.int32, x.v.shape, axis)
+    if sure(x) is not None:
+        near = jnp.where(sure(x), 0.0, near)
     top = jnp.max(sign * x.v - near, axis=axis, keepdims=True)
     tied = sign * x.v + near >= top
+    if (same := alike(x, axis)) is not None:  # equal ones of those are equal: the first is taken
+        is_first = place == jnp.expand_dims(out, axis).astype(jnp.int32)
+        known, best = jnp.broadcast_to(same, x.v.shape), jnp.max(sign * x.v, axis=axis, keepdims=True)
+        of_first = jnp.any(is_first & known, axis=axis, keepdims=True)
+        tied &= is_first | ~(known & of_first & (sign * x.v == best))
     last = jnp.max(jnp.where(tied, place, -1), axis=axis)
     first = jnp.min(jnp.where(tied, place, x.v.shape[axis]), axis=axis)
     return Value(v=out, s=(last - first).astype(jnp.float64))
@@ -89,31 +98,64 @@ def _top(node: Node, inputs: list[Value]) -> list[Value]:
     if x.exact or not is_float(x.v.dtype):
         return [replace(x, v=values), Value(v=indices, exact=True)]
     lost = jnp.take_along_axis(loss(x), indices, axis=-1)
-    following = jnp.take_along_axis(x.v, lax.top_k(x.v, min(values.shape[-1] + 1, x.v.shape[-1]))[1], axis=-1)
-    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied(following, lost, x.v.shape[-1]))]
+    each = (loss(x), alike(x, x.v.ndim - 1))
+    return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied_top(x.v, *each, indices))]
 
 
-def _tied(values: Any, lost: Any, size: int) -> Any:
-    """By how much an index may differ: by anything where the next value is as large, along the last axis."""
-    count = lost.shape[-1]
-    wide = jnp.concatenate([lost, lost[..., -1:]], axis=-1)[..., : values.shape[-1]]
-    close = jnp.abs(values[..., 1:] - values[..., :-1]) <= NEAR * (wide[..., 1:] + wide[..., :-1])
-    edge = jnp.zeros((*close.shape[:-1], 1), bool)
-    either = jnp.concatenate([edge, close], axis=-1) | jnp.concatenate([close, edge], axis=-1)
-    return jnp.where(either[..., :count], float(size), 0.0)
+def _tied_top(v: Any, lost: Any, same: Any, indices: Any) -> Any:
+    """By how much an index of the largest may differ: by anything where the next value is as large."""
+    count, size = indices.shape[-1], v.shape[-1]
+    known = jnp.zeros(v.shape, bool) if same is None else jnp.broadcast_to(same, v.shape)
+    some = lax.top_k(v, min(count + 1, size))[1]
+    taken, near, kept = (jnp.take_along_axis(a, some, axis=-1) for a in (v, lost, known))
+    # Of those that follow the last one, any that may be as large as it.
+    last, far = taken[..., -1:], near[..., -1:]
+    other = ~known & (jnp.abs(v - last) <= NEAR * (lost + far))
+    beyond = jnp.sum(other, axis=-1, keepdims=True) > jnp.sum(
+        jnp.take_along_axis(other, some, axis=-1), axis=-1, keepdims=True
+    )
+    return jnp.where(_unsure(taken, near, kept, beyond=beyond)[..., :count], float(size), 0.0)
+
+
+def _unsure(values: Any, lost: Any, known: Any, *, beyond: Any) -> Any:
+    """Whose place may be another, of sorted values along the last axis: where a neighbour may be as large.
+
+    Equal ones that are so in any honest arithmetic keep their order, unless another may come between; ``beyond``:
+    whether one that is not here may be as large as the last.
+    """
+    close = jnp.abs(values[..., 1:] - values[..., :-1]) <= NEAR * (lost[..., 1:] + lost[..., :-1])
+    kept = known[..., 1:] & known[..., :-1] & (values[..., 1:] == values[..., :-1])
+    bad, edge = close & ~kept, jnp.zeros((*close.shape[:-1], 1), bool)
+    either = jnp.concatenate([edge, bad], axis=-1) | jnp.concatenate([bad, edge], axis=-1)
+    either = either.at[..., -1:].set(either[..., -1:] | beyond)
+    # Runs of equal ones share what one of them may do.
+    place = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    begins = jnp.concatenate([~edge, ~kept], axis=-1)
+    ends = jnp.concatenate([~kept, ~edge], axis=-1)
+    axis, far = values.ndim - 1, values.shape[-1]
+    start = lax.cummax(jnp.where(begins, place, -1), axis=axis)
+    end = lax.cummin(jnp.where(ends, place, far), axis=axis, reverse=True)
+    before = lax.cummax(jnp.where(either, place, -1), axis=axis) >= start
+    after = lax.cummin(jnp.where(either, place, far), axis=axis, reverse=True) <= end
+    return before | after
 
 
 @RULES.of("sort")
 def _sort(node: Node, inputs: list[Value]) -> list[Value]:
     axis, keys = node.params["dimension"], node.params["num_keys"]
     outs = node.bind(*(x.v for x in inputs))
-    if certain(inputs[:keys]) and all(x.s is None for x in inputs):
+    ordered = node.params["is_stable"] or len(inputs) == keys
+    if ordered and certain(inputs[:keys]) and all(x.s is None for x in inputs):
         return [replace(x, v=out) for x, out in zip(inputs, outs, strict=True)]
     place = lax.broadcasted_iota(jnp.int32, inputs[0].v.shape, axis)
     *_, order = lax.sort((*(x.v for x in inputs), place), dimension=axis, num_keys=keys, is_stable=True)
     lost = [jnp.take_along_axis(loss(x), order, axis=axis) for x in inputs]
     first = jnp.moveaxis(outs[0].astype(jnp.float64), axis, -1)
-    unsure = jnp.moveaxis(_tied(first, jnp.moveaxis(lost[0], axis, -1), 1), -1, axis)
+    same = alike(inputs[0], axis) if ordered else None
+    known = jnp.zeros(order.shape, bool) if same is None else jnp.broadcast_to(same, order.shape)
+    known = jnp.take_along_axis(known, order, axis=axis)
+    whole = _unsure(first, *(jnp.moveaxis(a, axis, -1) for a in (lost[0], known)), beyond=False)
+    unsure = jnp.moveaxis(whole.astype(jnp.float64), -1, axis)
     found = []
     for number, (x, out, s) in enumerate(zip(inputs, outs, lost, strict=True)):
         size = 0.0 if number < keys else jnp.max(jnp.abs(x.v)).astype(jnp.float64)

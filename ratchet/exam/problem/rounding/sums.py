@@ -24,6 +24,7 @@ from ratchet.exam.problem.rounding.value import (
     is_float,
     losing,
     no_nan,
+    pass_of,
     rounded,
     variance_of,
     with_more,
@@ -148,11 +149,9 @@ def _product_of_integers(node: Node, inputs: list[Value], out: Any) -> Value:
 def _operand(node: Node, x: Value, number: int) -> Value:
     """An operand of a product as the matrix unit takes it."""
     v = x.v.astype(jnp.float64) if is_float(node.equation.outvars[0].aval.dtype) else x.v
-    if node.equation.invars[number].aval.dtype != jnp.float32:
+    if not (asked := pass_of(node, number)):
         return replace(x, v=v)
-    asked = node.params["precision"]
-    asked = asked[number] if isinstance(asked, tuple) else asked
-    eps = PASSES.get(getattr(asked, "name", str(asked)), PASSES["DEFAULT"])
+    eps = PASSES.get(asked, PASSES["DEFAULT"])
     if eps <= EPS32 or (x.exact and x.eps > EPS32):
         return replace(x, v=v)
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 EPS32 = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)
@@ -19,6 +21,10 @@ none is further than six, and where it may jump a loss is an estimate itself."""
 FUNCTION = 8.0
 """Roundings that a function loses: a float32 exponential, logarithm or root is exact to a few units in the last place,
 on a TPU as on a CPU, and a rounding is a quarter of one."""
+
+FEW = 11
+"""Bits behind the first one of an input whose sums and products may be exact: of more, any change of a formula rounds
+others."""
 
 LEAST = {
     float(jnp.finfo(dtype).eps): float(jnp.finfo(dtype).tiny)
@@ -43,6 +49,10 @@ class Value:
     """A scalar or a broadcast one: a factor that can be moved past a product."""
     early: Any = None
     """Variance of a product that is added where a factor follows it."""
+    sure: Any = None
+    """Of a computed float, where no honest arithmetic loses anything: booleans, True everywhere, None nowhere."""
+    along: Any = None
+    """Per axis, where numbers that are equal on one line along it stay so: see ``ties.py``."""
     variance: Any = None
     """The square of ``s`` in float64, where it is at hand: what follows needs no root of it and no square again."""
     turns: int = 0
@@ -140,6 +150,18 @@ def certain(inputs: Sequence[Value]) -> bool:
     return all(x.s is None and (x.exact or not is_float(x.v.dtype)) for x in inputs)
 
 
+def sure(value: Value) -> Any:
+    """Where a value is what any honest arithmetic makes of it: see ``ties.py``. Inputs are where they have few bits."""
+    if not is_float(value.v.dtype):
+        return True if value.s is None else value.s == 0
+    return fits(value.v, 2.0**-FEW) if value.exact else value.sure
+
+
+def fits(v: Any, eps: float) -> Any:
+    """Whether numbers of float64 are some of a dtype with this eps."""
+    return lax.reduce_precision(v, exponent_bits=11, mantissa_bits=round(-math.log2(eps))) == v
+
+
 def no_nan(array: Any) -> Any:
     """0 in place of NaN, as infinity times nothing lost is."""
     return jnp.where(jnp.isnan(array), 0.0, array)
@@ -177,6 +199,15 @@ class Parts:
     @property
     def whole(self) -> Value:
         return self.finish(self.arrays)
+
+
+def pass_of(node: Node, number: int) -> str:
+    """How many passes of bfloat16 a product takes for a float32 operand; nothing of others."""
+    if node.equation.invars[number].aval.dtype != jnp.float32:
+        return ""
+    asked = node.params["precision"]
+    asked = asked[number] if isinstance(asked, tuple) else asked
+    return "DEFAULT" if asked is None else str(getattr(asked, "name", asked))
 
 
 class Rules(dict[str, Callable[[Node, list[Value]], Value | list[Value]]]):
