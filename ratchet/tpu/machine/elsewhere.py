@@ -18,8 +18,8 @@ operation which they run."""
 _SPARSE_CORE, _HOST = "the SparseCores", "the host"
 _DEVICE_TYPE = "DEVICE_TYPE_SPARSECORE"
 _HOST_SPACE = 5
-_NO_CODE = frozenset({PREPARE, "PrepareAsyncCallDone", "AllocateBuffer"})
-"""Custom calls that take no time of their own."""
+_NO_CODE = frozenset({PREPARE, "PrepareAsyncCallDone", "AllocateBuffer", "ConcatBitcast"})
+"""Custom calls that take no time of their own; the last joins the slices of a prefetch, which lie side by side."""
 _NO_WORK = frozenset("after-all bitcast call constant get-tuple-element parameter partition-id tuple".split())
 _MOVES = _NO_WORK | frozenset("async-done async-start copy copy-done copy-start fusion reshape transpose".split())
 """Opcodes of a copy into another layout: the work of SparseCores that is modelled, by its bytes."""

@@ -65,7 +65,8 @@ def test_what_has_no_code_or_is_on_another_unit_is_not_modelled(line: str, where
 def test_custom_calls_with_code_or_without_work_are() -> None:
     text = """%x = f32[8] parameter(0)
   %c = f32[8] custom-call(%x), custom_call_target="Mystery"
-  ROOT %b = f32[8] custom-call(), custom_call_target="AllocateBuffer" """
+  %b = f32[8] custom-call(), custom_call_target="AllocateBuffer"
+  ROOT %d = f32[16] custom-call(%b, %c), custom_call_target="ConcatBitcast" """
     assert parts(text, code=("c",)) == []
 
 

@@ -65,8 +65,10 @@ def _convert(node: Node, inputs: list[Value]) -> Value:
         if not is_float(out.dtype):
             return _jump(node, inputs)
         narrower = node.eps > eps_of(node.equation.invars[0].aval.dtype)
-        return replace(x, v=out, eps=max(x.eps, node.eps), exact=x.exact and not narrower)
-    return replace(x, v=out, eps=EPS32 if x.exact else node.eps)
+        return replace(
+            x, v=out, eps=max(x.eps, node.eps), exact=x.exact and not narrower, whole=x.whole and not narrower
+        )
+    return replace(x, v=out, eps=EPS32 if x.exact else node.eps, whole=x.v.dtype == bool)
 
 
 @RULES.of("select_n")
@@ -241,6 +243,8 @@ def _jump(node: Node, inputs: list[Value]) -> Value:
         return Value(v=out, exact=True, eps=0.0)
     if not x.eps:
         return replace(x, v=out)
+    if x.whole:
+        return Value(v=out, s=jnp.round(earlier(x)), eps=0.0)
     near = NEAR * loss(x) if sure(x) is None else jnp.where(sure(x), 0.0, NEAR * loss(x))
     high, low = (node.bind(at).astype(jnp.float64) for at in (x.v + near, x.v - near))
     far = jnp.abs(high - low)  # what an integer makes of NaN and infinity is nobody's business

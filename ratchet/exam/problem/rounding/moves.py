@@ -187,14 +187,18 @@ def _places(node: Node, inputs: list[Value]) -> Value | list[Value]:
     repeats = node.name == "broadcast_in_dim" and first.v.size < out.size
     eps, exact = max(x.eps for x in held), all(x.exact for x in inputs)
     spread = repeats or all(x.spread for x in held)
-    found = [Value(v=o, s=a, eps=eps, exact=exact, spread=spread, early=early) for o, a in zip(outs, lost, strict=True)]
+    whole = all(x.whole for x in held)
+    found = [
+        Value(v=o, s=a, eps=eps, exact=exact, spread=spread, whole=whole, early=early)
+        for o, a in zip(outs, lost, strict=True)
+    ]
     return found if several else together(found[0], held, common)
 
 
 @RULES.of("reduce_precision")
 def _reduced(node: Node, inputs: list[Value]) -> Value:
     (x,) = inputs
-    return replace(x, eps=max(x.eps, 2.0 ** -node.params["mantissa_bits"]), exact=False, early=None)
+    return replace(x, eps=max(x.eps, 2.0 ** -node.params["mantissa_bits"]), exact=False, whole=False, early=None)
 
 
 def _astray(node: Node, unsure: list[Any], out: Any) -> Any:

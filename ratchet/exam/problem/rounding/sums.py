@@ -61,7 +61,9 @@ def total(node: Node, inputs: list[Value]) -> Parts:
         out, squares, *moved = arrays
         for one in moved:
             squares = _together(squares, jnp.square(one))
-        return rounded(node, out, squares + no_nan(_beside(out, count, eps)), inputs)
+        return replace(
+            rounded(node, out, squares + no_nan(_beside(out, count, eps)), inputs), whole=x.whole and node.eps <= EPS32
+        )
 
     return Parts(arrays=arrays, finish=finish)
 

@@ -47,6 +47,8 @@ class Value:
     """An input, a constant, or picked from such: comparing two of them has one answer."""
     spread: bool = False
     """A scalar or a broadcast one: a factor that can be moved past a product."""
+    whole: bool = False
+    """A float that counts: a sum of ones and zeros, which is right or off by one, in any order."""
     early: Any = None
     """Variance of a product that is added where a factor follows it."""
     sure: Any = None
