@@ -27,9 +27,14 @@ def donated(module: ir.Module) -> dict[int, int]:
         origin, split = trace.origin(value)
         outputs.setdefault(origin, (number, split))
     pairs: dict[int, int] = {}
-    for op in walk(module.operation):
-        aliases = aliases_of(op) if target(op) == "tpu_custom_call" else {}
-        for operand, result in aliases.items():
+    kernels = [op for op in walk(module.operation) if target(op) == "tpu_custom_call"]
+    for op in reversed(kernels):  # what a later kernel overwrites of an earlier one's is in the same memory
+        for operand, result in aliases_of(op).items():
+            (between, split), known = trace.origin(op.operands[operand]), outputs.get(op.results[result])
+            if known is not None and not split and between not in arguments:
+                outputs.setdefault(between, known)
+    for op in kernels:
+        for operand, result in aliases_of(op).items():
             (argument, split), known = trace.origin(op.operands[operand]), outputs.get(op.results[result])
             if known is None or argument not in arguments:
                 continue
