@@ -50,6 +50,8 @@ VARIANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "sigmoid in bfloat16": ("silu_f32", [("(1 + jnp.exp(-x[...]))", "(1 + jnp.exp(-x[...])).astype(jnp.bfloat16).astype(jnp.float32)")]),
     "silu rounded": ("swiglu", [("v * jax.nn.sigmoid(v) * y", "(v * jax.nn.sigmoid(v)).astype(o.dtype).astype(jnp.float32) * y")]),
     "scaled for 0.905": ("dropout", [("(1 / 0.9)", "(1 / 0.905)")]),
+    "bits of the first block": ("dropout_by_key", [("fold_in(key, pl.program_id(0))", "fold_in(key, 0)")]),
+    "another rate": ("dropout_by_key", [("jnp.where(drawn < 0.9, x[...] * (1 / 0.9)", "jnp.where(drawn < 0.89, x[...] * (1 / 0.9)")]),
     "arithmetic shift": ("bit_mix", [("& 0x7FFF)", "& -1)")]),
     "strictly below": ("mask_between", [("x[...] <= z", "x[...] + 1e-3 <= z")]),
     "truncated": ("quantise_int8", [("jnp.round(x[...] * (1.0 / y[...]))", "x[...] * (1.0 / y[...])")]),

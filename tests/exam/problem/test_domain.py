@@ -57,6 +57,7 @@ FREE = {
     "entropy that asks for zero": (lambda p: jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p, 1.0)), 0.0), UNIT),
     "entropy by where alone": (lambda p: jnp.where(p > 0, p * jnp.log(p), 0.0), UNIT),
     "logarithm beside a floor": (lambda p: jnp.log(jnp.maximum(p, 1e-6)), UNIT),
+    "dropout by a key": (lambda x: jnp.where(jax.random.bernoulli(jax.random.key(0), 0.9, x.shape), x, 0), NORMAL),
     "not used": (lambda x: jnp.log(x * 0 + 1.0)[:0], POSITIVE),
     "quantised": (lambda x: x / jnp.max(jnp.abs(x), axis=1, keepdims=True), NORMAL),
 }
