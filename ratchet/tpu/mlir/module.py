@@ -90,10 +90,10 @@ class KernelModule:
             for op in function.body.operations:
                 yield from op.walk()
 
-    def refusal(self, what: str, op: Op | None = None) -> Refusal:
-        """For ``what`` this module holds and nobody here can execute."""
+    def refusal(self, what: str, op: Op | None = None, why: str = "") -> Refusal:
+        """For ``what`` this module holds and nobody here can execute; ``why``, and what to do."""
         at = f" at {op.location}" if op is not None and op.location else ""
         message = (
             f"{what}{at} (Mosaic module version {self.version}) is not something this judge can execute for its values"
         )
-        return Refusal(Status.CANNOT_VERIFY, message)
+        return Refusal(Status.CANNOT_VERIFY, message + (why and f": {why}"))

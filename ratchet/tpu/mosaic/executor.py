@@ -22,7 +22,17 @@ from ratchet.tpu.mosaic.in_flight import IN_FLIGHT, End
 from ratchet.tpu.mosaic.memory import Box, Buffer, Ref
 from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, counters, digest, reads
 from ratchet.tpu.mosaic.rerolled import Loop, loops_of
-from ratchet.tpu.mosaic.rules import DMA_OPS, RULES, TERMINATORS, Rule, Unsupported, is_remote, promise, root_of
+from ratchet.tpu.mosaic.rules import (
+    DMA_OPS,
+    RULES,
+    TERMINATORS,
+    WAYS_OUT,
+    Rule,
+    Unsupported,
+    is_remote,
+    promise,
+    root_of,
+)
 from ratchet.tpu.mosaic.state import BARRIER, State
 
 _CONTROL = ("scf.if", "scf.for", "scf.while")
@@ -97,7 +107,7 @@ class Executor(State):
             return
         rule = RULES.get(op.name)
         if rule is None:
-            raise self.kernel.refusal(f"operation {op.name}", op)
+            raise self.kernel.refusal(f"operation {op.name}", op, WAYS_OUT.get(op.name, ""))
         unknown = set(op.attributes) - rule.attributes
         if unknown:
             raise self.kernel.refusal(f"attribute {sorted(unknown)} of operation {op.name}", op)

@@ -90,6 +90,16 @@ _DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
 TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
 
 
+_DRAWN = "the core draws bits that no reference can draw; wanted " + (
+    "bits as an operand, by jax.random.bits beside the kernel, or in it by a jax.random key of threefry2x32"
+)
+WAYS_OUT = {
+    "tpu.prng_set_seed_32": _DRAWN,
+    "tpu.prng_random_bits": _DRAWN,
+    "tpu.stochastic_convert": "which of the bits it takes is not documented; wanted the rounding by integer operations",
+}
+"""Operations that no rule will execute: why, and what to do."""
+
 _NO_PROMISE = {"overflowFlags": "#arith.overflow<none>", "fastmath": "#arith.fastmath<none>"}
 
 

@@ -35,8 +35,14 @@ def test_an_unknown_operation_is_refused_by_name_with_the_module_version() -> No
         pltpu.prng_seed(0)
         o[...] = pltpu.bitcast(pltpu.prng_random_bits(o.shape), jnp.int32)
 
-    with refused(Status.CANNOT_VERIFY, r"tpu\.prng_set_seed_32.*version \d+"):
+    with refused(Status.CANNOT_VERIFY, r"tpu\.prng_set_seed_32.*version \d+.*wanted bits as an operand"):
         loaded(pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.int32)))
+
+    def rounding(x, bits, o):
+        o[...] = pltpu.stochastic_round(x[...], bits[...], target_dtype=jnp.bfloat16)
+
+    with refused(Status.CANNOT_VERIFY, "which of the bits it takes is not documented"):
+        loaded(pl.pallas_call(rounding, out_shape=jax.ShapeDtypeStruct(X.shape, jnp.bfloat16)), X, X.astype(np.uint32))
 
 
 def test_a_host_callback_is_refused() -> None:
