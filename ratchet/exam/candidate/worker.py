@@ -127,13 +127,13 @@ def define(path: Path, out: Path, *, project: Mapping[str, Any] | None = None) -
 
 
 def twice(trace: Callable[[], tuple[export.Exported, Any]]) -> tuple[export.Exported, Any]:
-    """The kernel's program, and its jaxpr.
+    """The kernel's program, and its jaxpr. What JAX keeps of earlier traces is forgotten before each.
 
     Raises:
       Refusal: ``NON_DETERMINISTIC`` where tracing again gives another.
     """
     # From one line: the programs carry source locations, those of the caller included.
-    (kernel, jaxpr), (again, _) = (trace() for _ in range(2))
+    (kernel, jaxpr), (again, _) = ((jax.clear_caches(), trace())[1] for _ in range(2))
     if digest(kernel) != digest(again):
         raise Refusal(
             Status.NON_DETERMINISTIC, "kernel_fn traced twice gives two different programs; wanted one program"

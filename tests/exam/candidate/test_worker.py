@@ -3,9 +3,12 @@
 import dataclasses
 import os
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks.lib.programs import of_source
+from ratchet.exam.candidate import worker
 from ratchet.exam.problem import problem
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
@@ -64,6 +67,20 @@ def test_what_happens_at_import_and_while_tracing(edits, status, said):
 def test_two_traces_that_differ_are_non_deterministic():
     found = refusal(("(HEAD_DIM**-0.5)", "float(np.random.rand())"), (TOP, f"import numpy as np\n{TOP}"))
     assert found.status in (Status.NON_DETERMINISTIC, Status.PROBLEM_CHANGED)
+
+
+def test_what_jax_keeps_of_a_trace_hides_no_second_one():
+    traces = []
+
+    @jax.jit
+    def inner(x):
+        traces.append(x)
+        return x * len(traces)
+
+    aval = jax.ShapeDtypeStruct((8,), jnp.float32)
+    with refused(Status.NON_DETERMINISTIC):
+        worker.twice(lambda: worker.traced(lambda x: [inner(x)], [aval], "cpu"))
+    assert worker.twice(lambda: worker.traced(lambda x: [x + 1], [aval], "cpu"))[1] is not None
 
 
 @pytest.fixture
