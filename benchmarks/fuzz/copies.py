@@ -27,7 +27,7 @@ from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.mosaic.run import Loaded, Options
 from ratchet.values import Mesh
-from ratchet.values.status import Refusal
+from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS
 
 AREA = "copies"
@@ -259,6 +259,8 @@ def moved(seed: int, workers: Workers) -> Round:
             wrong += found.apart
             wrong += map(str, control.differences(run.control, flow, found.moved))
     except Refusal as refusal:
+        if refusal.status is Status.COMPILE_FAILED and " INTERNAL: " in refusal.message:
+            return Round(area=AREA, seed=seed, steps=0, outcomes={"the compiler fails": 1}, differences=())
         wrong.append(f"refused: {refusal.status.name}: {refusal.message}")
     return Round(
         area=AREA,

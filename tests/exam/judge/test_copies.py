@@ -14,6 +14,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+import ratchet
 from ratchet.exam.judge import control, copies
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
@@ -219,6 +220,17 @@ def test_windows_behind_an_array_of_one_element_have_their_numbers(is_dynamic: b
     found = both(scaled, compiled, np.array([8], np.int32), np.ones(1, np.float32), x, x).compared()
     assert not found.apart
     assert found.copies == 8 + 1 + 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", ["v5p", "v6e", "tpu7x"])
+def test_so_it_is_on_other_chips(chip: str) -> None:
+    function, tile = functools.partial(added, pltpu.HBM), jax.ShapeDtypeStruct(TILE.shape, F32)
+    program = ratchet.export(function, tile, tile, chip=chip)
+    executed = translated(tokenise(program)[0], Options()).check([TILE, TILE]).control
+    built = ratchet.compile(program, chip=chip)  # its folder is removed with it
+    (what,) = copies.compare(executed, (), load_hlo(built.dump_dir), NO_TOKENS).misplaced
+    assert "XLA put it in VMEM" in what
 
 
 def gathered(ids: jax.Array, x: jax.Array) -> jax.Array:
