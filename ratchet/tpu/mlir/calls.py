@@ -126,6 +126,7 @@ _ELEMENTS = {
     "i1": "bool", "i4": "int4", "i8": "int8", "i16": "int16", "i32": "int32", "ui4": "uint4", "ui8": "uint8",
     "ui16": "uint16", "ui32": "uint32", "f32": "float32", "bf16": "bfloat16", "f16": "float16",
     "f8E5M2": "float8_e5m2", "f8E4M3FN": "float8_e4m3fn", "f8E4M3B11FNUZ": "float8_e4m3b11fnuz",
+    "f4E2M1FN": "float4_e2m1fn",
 }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ _DTYPES: dict[str, object] = {
     "f8E5M2": jnp.float8_e5m2,
     "f8E4M3FN": jnp.float8_e4m3fn,
     "f8E4M3B11FNUZ": jnp.float8_e4m3b11fnuz,
+    "f4E2M1FN": jnp.float4_e2m1fn,
     # A semaphore is a count: bytes for a DMA's, signals otherwise.
     "semaphore": jnp.int32,
     "dma_semaphore": jnp.int32,

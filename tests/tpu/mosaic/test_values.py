@@ -110,7 +110,12 @@ def agrees(build: Callable[[bool], Callable[..., Any]], *arrays: np.ndarray) -> 
 
 @pytest.mark.parametrize(
     ("activations", "weights"),
-    [(jnp.float8_e4m3fn, jnp.float8_e5m2), (jnp.bfloat16, jnp.int4), (jnp.bfloat16, jnp.uint4)],
+    [
+        (jnp.float8_e4m3fn, jnp.float8_e5m2),
+        (jnp.bfloat16, jnp.int4),
+        (jnp.bfloat16, jnp.uint4),
+        (jnp.float4_e2m1fn, jnp.int4),
+    ],
 )
 def test_narrow_types_are_widened(activations: Any, weights: Any) -> None:
     def kernel(x: Any, w: Any, scale: Any, o: Any) -> None:

@@ -28,7 +28,7 @@ others."""
 
 LEAST = {
     float(jnp.finfo(dtype).eps): float(jnp.finfo(dtype).tiny)
-    for dtype in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float16)
+    for dtype in (jnp.float4_e2m1fn, jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float16)
 }
 """By eps, the smallest normal number of dtypes that have so few exponents that values below it are met."""
 
