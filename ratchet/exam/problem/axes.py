@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import ORDERING, inner, is_comparison
+from ratchet.exam.problem.jaxprs import ORDERING, equations, inner, is_comparison
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
 
 Axis = tuple[int, int]
@@ -46,6 +46,9 @@ class InputAxes(NamedTuple):
     """Its elements are mixed."""
     ordered: list[list[int] | None]
     """An index of an extreme is taken, or a sort; None where elements are not ordered, nor compared with others."""
+    whole: list[list[int]]
+    """It is summed, and any block of it may be zero or equal: not where exponentials weigh the terms. A largest weight
+    that meets a zero leaves the sum to what is small beside it, and any rounding of its logarithm moves that."""
 
 
 def input_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> InputAxes:
@@ -55,9 +58,11 @@ def input_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> In
     _walk(closed.jaxpr, start, found)
     mixed = [sorted(d for n, d in found if n == number) for number in range(len(avals))]
     floats = [jnp.issubdtype(aval.dtype, jnp.floating) for aval in avals]
+    is_weighed = any(equation.primitive.name in ("exp", "exp2") for equation in equations(closed.jaxpr))
     return InputAxes(
         mixed=mixed,
         ordered=[sorted(found.ordered[n]) if n in found.ordered and one else None for n, one in enumerate(floats)],
+        whole=[[] if is_weighed else along for along in mixed],
     )
 
 

@@ -1,8 +1,9 @@
 """Regions of an array along one axis, each of another structure, and sizes that are far from zero. Pure numpy.
 
 A kernel works in blocks, and what it does with one may depend on its first row, or on all of it. So regions begin where
-blocks do, at multiples of powers of two. Two are long, as blocks are, and the others short. What each becomes follows
-from the judge's secret, but those where blocks of any one size begin become all that there is, if they are as many.
+blocks do, at multiples of powers of two. Two are long, as blocks are, two more are half of that, and the others short.
+What each becomes follows from the judge's secret, but those where blocks of any one size begin become all that there
+is, if they are as many.
 
 Arrays are worked on some elements at a time, all regions of a piece at once: a region along the last axis is two
 elements of every row or so, and memory for a whole cache of keys costs more than what is computed.
@@ -37,15 +38,21 @@ _PIECE = 1 << 18
 
 _AS_IT_IS, _LARGE, _TINY, _EQUAL, _INTEGERS, _ZERO = range(6)
 """What a region becomes. Integers are small and exact, none of them -0."""
-_PADDING, _OTHERS = (_ZERO, _TINY), (_LARGE, _EQUAL, _INTEGERS, _AS_IT_IS)
-"""What a kernel may leave out where it finds a whole block of it, and the rest."""
+_PADDING, _HALVES, _OTHERS = (_ZERO, _TINY), (_EQUAL, _INTEGERS), (_LARGE, _AS_IT_IS)
+"""What a kernel may leave out where it finds a whole block of it, what it may take for one row or for narrow numbers,
+and the rest."""
 
 
-def edges(length: int) -> np.ndarray[Any, Any]:
-    """Where regions begin along an axis, and its end. Of few places each is a short region."""
+def edges(length: int, *, halves: bool = False) -> np.ndarray[Any, Any]:
+    """Where regions begin along an axis, and its end. Of few places each is a short region.
+
+    With ``halves`` each long region is followed by one that is half as long.
+    """
     long, begins = _long(length)
     every = np.append(np.arange(0, length, max(1, long // SHORT)), length)
-    inside = [(every > begin) & (every < begin + long) for begin in begins]
+    whole = [(begin, begin + long) for begin in begins]
+    whole += [(end, end + long // 2) for _, end in whole] if halves else []
+    inside = [(every > begin) & (every < end) for begin, end in whole]
     return every[~np.any(inside, axis=0)] if inside else every
 
 
@@ -63,24 +70,50 @@ class Region(NamedTuple):
     first: int
     end: int
     is_long: bool
+    """Or half as long as a long one."""
     kind: Any
 
 
-def cut(length: int, generator: np.random.Generator, *, long: Sequence[Any], short: Sequence[Any]) -> list[Region]:
-    """The regions of an axis: long ones are of the kinds ``long``, short ones of all kinds in turn.
+def cut(
+    length: int,
+    generator: np.random.Generator,
+    *,
+    long: Sequence[Any],
+    half: Sequence[Any] = (),
+    short: Sequence[Any],
+) -> list[Region]:
+    """The regions of an axis: long ones are of the kinds ``long``, those half as long of the kinds ``half``, short ones
+    of all kinds in turn.
 
     Turns go by where larger and larger blocks begin, the largest first.
     """
-    kinds = [some[place] for some in (long, short) for place in generator.permutation(len(some))]
-    begins, ends = (found := edges(length))[:-1], found[1:]
-    is_long = np.isin(begins, _long(length)[1])
+    kinds = [some[place] for some in (long, half, short) for place in generator.permutation(len(some))]
+    begins, ends = (found := edges(length, halves=bool(half)))[:-1], found[1:]
+    size, starts = _long(length)
+    is_first, is_half = np.isin(begins, starts), np.isin(begins, [start + size for start in starts] if half else [])
+    is_long = is_first | is_half
     if is_long.any():
         aligned = np.where(begins == 0, length, begins & -begins)
-        turns = np.argsort(np.lexsort((generator.random(len(begins)), -aligned, ~is_long)))
+        rank = np.where(is_first, 0, np.where(is_half, 1, 2))
+        turns = np.argsort(np.lexsort((generator.random(len(begins)), -aligned, rank)))
     else:
         turns = generator.permutation(max(len(begins), len(kinds)))[: len(begins)]
     chosen = (kinds[turn % len(kinds)] for turn in turns)
     return [Region(*four) for four in zip(begins.tolist(), ends.tolist(), is_long.tolist(), chosen, strict=True)]
+
+
+def stretches(length: int, generator: np.random.Generator) -> list[tuple[int, int, bool]]:
+    """Whole blocks along an axis: where they begin and end, and whether they are to be zero, or else of equal places.
+
+    Neither the first nor the last quarter or so is zero, but one in between, and half of the last.
+    """
+    long, _ = _long(length)
+    if not long:
+        return []
+    count, half = length // long, long // 2
+    zero, equal = (int(place) * long for place in 1 + generator.permutation(count - 2)[:2])
+    last = length // half * half - half
+    return [(zero, zero + long, True), (equal, equal + half, False), (last, length, True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,16 +124,22 @@ class Structures:
     factor: np.ndarray[Any, Any]
     is_integer: np.ndarray[Any, Any]
     is_zero: np.ndarray[Any, Any]
+    whole: bool
+    """Whether integers are multiples of a usual size, where that is less than 1."""
 
     @classmethod
-    def drawn(cls, length: int, generator: np.random.Generator, *, twins: bool = False) -> Structures:
+    def drawn(
+        cls, length: int, generator: np.random.Generator, *, whole: bool = False, twins: bool = False
+    ) -> Structures:
         """Regions of all structures, with one dominating row in every short one of several, not its first.
 
-        With ``twins`` half of the places outside of long regions are copies of the others, wherever these are.
+        With ``whole`` those of equal rows and of integers are half as long as the long ones, else short. With ``twins``
+        half of the places outside of long regions are copies of the others, wherever these are.
         """
         lone = list[int]()
         source, factor, kind = np.arange(length), np.ones(length, np.float32), np.zeros(length, int)
-        for first, end, is_long, structure in cut(length, generator, long=_PADDING, short=_OTHERS):
+        half, short = (_HALVES, _OTHERS) if whole else ((), (_LARGE, *_HALVES, _AS_IT_IS))
+        for first, end, is_long, structure in cut(length, generator, long=_PADDING, half=half, short=short):
             kind[first:end] = structure
             lone += [] if is_long else range(first, end)
             factor[first:end] = {_LARGE: LARGE, _TINY: TINY}.get(structure, 1.0)
@@ -114,11 +153,11 @@ class Structures:
             order = generator.permutation(lone)
             new, old = order[: len(order) // 2], order[len(order) // 2 : len(order) // 2 * 2]
             source[new], factor[new], kind[new] = source[old], factor[old], kind[old]
-        return cls(source=source, factor=factor, is_integer=kind == _INTEGERS, is_zero=kind == _ZERO)
+        return cls(source=source, factor=factor, is_integer=kind == _INTEGERS, is_zero=kind == _ZERO, whole=whole)
 
     def write(self, array: np.ndarray[Any, Any], new: np.ndarray[Any, Any], axis: int) -> None:
         """Write what ``array`` becomes to ``new``."""
-        places = np.arange(len(self.source))
+        places, unit = np.arange(len(self.source)), np.float32(min(1.0, _power(array)) if self.whole else 1)
         for some in _places(array.shape):
             here = some[axis]
             part_of = np.array(array[some], np.float32)
@@ -130,7 +169,7 @@ class Structures:
                 part_of[_at((slice(None),) * array.ndim, axis, moved)] = taken
             part_of *= _along(self.factor[here], axis, array.ndim)
             if self.is_integer[here].any():
-                rounded = np.round(part_of * 2) + 0.0
+                rounded = np.round(part_of * (2 / unit)) * unit + np.float32(0)
                 np.copyto(part_of, rounded, where=_along(self.is_integer[here], axis, array.ndim))
             if self.is_zero[here].any():
                 np.copyto(part_of, np.float32(0), where=_along(self.is_zero[here], axis, array.ndim))

@@ -110,7 +110,7 @@ class Inputs:
         elif name == instances.SIGNED:
             made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
         else:
-            asked = problem.mixed_axes, problem.ordered_axes, problem.drawn
+            asked = problem.mixed_axes, problem.ordered_axes, problem.whole_axes, problem.drawn
             made = instances.mixed(arrays, generator, *asked)
         made = domain.in_order(domain.inside(made, problem.domains), drawn)
         same = self._tables(instance, drawn)

@@ -22,7 +22,7 @@ import numpy as np
 from ratchet.exam.problem import draws
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.draws import Drawn
-from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, few_bits, pieces
+from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, few_bits, pieces, stretches
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -127,15 +127,18 @@ def mixed(
     generator: np.random.Generator,
     axes: Axes = (),
     ordered: Sequence[Sequence[int] | None] = (),
+    whole: Axes = (),
     drawn: Sequence[Drawn | None] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each float input cut into regions of different structure, with one dominating row in every short region.
 
-    Where regions are beside what is mixed, a few rows along that dominate as well. What is ordered are numbers of few
-    bits, so that those that are equal are so in any arithmetic; and where it is mixed as a whole, it is cut along an
-    axis that is ordered, with rows that are equal to others.
+    Where regions are beside what is mixed, a few rows along that dominate as well; and along ``whole`` axes, where they
+    are known, blocks of the others are zero, and of one input equal. What is ordered are numbers of few bits, so that
+    those that are equal are so in any arithmetic; and where it is mixed as a whole, it is cut along an axis that is
+    ordered, with rows that are equal to others.
     """
-    changed = []
+    changed, summed = [], [number for number, one in enumerate(whole) if one]
+    equal = generator.choice(summed) if summed else None  # of two, all roundings of a block would be one
     for number, array in enumerate(inputs):
         along, order = axes[number] if axes else (), ordered[number] if ordered else None
         new, how = np.array(array), drawn[number] if drawn else None
@@ -146,9 +149,13 @@ def mixed(
             twins = across in along and any(new.shape[axis] > 1 for axis in order or ())
             across = max(order or (), key=lambda axis: new.shape[axis]) if twins else across
             old = array if order is None else few_bits(array)
-            Structures.drawn(new.shape[across], generator, twins=twins).write(old, new, across)
+            Structures.drawn(new.shape[across], generator, whole=bool(whole), twins=twins).write(old, new, across)
             if along and across not in along:
-                view = np.moveaxis(new, spiked_axis(new.shape, along), 0)
+                spiked = spiked_axis(new.shape, along)
+                view = np.moveaxis(new, spiked, 0)
+                for first, end, is_zero in stretches(len(view), generator) if whole and spiked in whole[number] else ():
+                    if is_zero or number == equal:
+                        view[first:end] = 0 if is_zero else view[first]
                 for place in probed_rows(len(view), generator):
                     view[place] = as_dtype(np.asarray(view[place], np.float32) * DOMINATING, new.dtype)
         changed.append(new)

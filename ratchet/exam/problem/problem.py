@@ -79,6 +79,9 @@ class Problem:
     """For each input where made numbers have to stay, see ``domain.py``; nothing where no input has to."""
     ordered_axes: tuple[tuple[int, ...] | None, ...] = ()
     """For each input the axes along which its elements are ordered; None where none are. Nothing where all are None."""
+    whole_axes: tuple[tuple[int, ...], ...] = ()
+    """For each input those along which whole blocks are zero or equal. Nothing in a problem that was frozen before
+    there were any: its losses may not hold for them."""
     drawn: tuple[Drawn | None, ...] = ()
     """For each integer input how it is drawn; None of others. Nothing where all are None."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
@@ -137,6 +140,8 @@ def encode(problem: Problem) -> bytes:
         document["domains"] = [None if one is None else list(one) for one in problem.domains]
     if any(axes is not None for axes in problem.ordered_axes):
         document["ordered_axes"] = [axes if axes is None else list(axes) for axes in problem.ordered_axes]
+    if problem.whole_axes:
+        document["whole_axes"] = [list(axes) for axes in problem.whole_axes]
     if any(problem.drawn):
         document["drawn"] = [one and [one.kind, one.first, one.last] for one in problem.drawn]
     if problem.rows:
@@ -182,6 +187,7 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         mixed_axes=axes_of(document["mixed_axes"], inputs),
         domains=domains_of(document.get("domains"), inputs),
         ordered_axes=ordered_of(document.get("ordered_axes"), inputs),
+        whole_axes=axes_of(document["whole_axes"], inputs) if "whole_axes" in document else (),
         drawn=drawn_of(document.get("drawn"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),

@@ -55,3 +55,8 @@ def test_what_is_ordered_is_found():
     assert input_axes(lambda x: jax.lax.top_k(x, 5), X).ordered == [[1]]
     assert input_axes(lambda x, y: (x > y).sum(), X, X).ordered == [[], []]
     assert input_axes(lambda x, ids: (x > 1.0, ids[0] > ids[1]), X, IDS).ordered == [None, None]
+
+
+def test_whole_blocks_are_changed_along_sums_that_no_exponential_weighs():
+    assert input_axes(lambda x, w: x @ w, X, spec(512, 8)).whole == [[1], [0]]
+    assert input_axes(*(CASES["attention"][0], *CASES["attention"][1])).whole == [[], [], []]

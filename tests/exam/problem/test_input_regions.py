@@ -1,5 +1,7 @@
 """Regions of an array, each of another structure."""
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def one_by_one(array, how, axis):
 def test_regions_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
     monkeypatch.setattr(input_regions, "_PIECE", piece)
     array = drawn((1, 150, 20, 130))
-    how = Structures.drawn(array.shape[axis], np.random.default_rng(1))
+    how = Structures.drawn(array.shape[axis], np.random.default_rng(1), whole=True)
     assert how.is_zero.any()
     new = np.array(array)
     how.write(array, new, axis)
@@ -41,15 +43,15 @@ def test_regions_are_the_same_in_pieces_of_any_size(axis, piece, monkeypatch):
 
 
 def test_every_structure_is_there_and_one_row_of_each_short_region_dominates_not_its_first():
-    how = Structures.drawn(2048, np.random.default_rng(5))
+    how = Structures.drawn(2048, np.random.default_rng(5), whole=True)
     factors = set(how.factor.tolist())
     assert factors == {1.0, input_regions.LARGE, input_regions.TINY, input_regions.DOMINATING, input_regions.TOWERING}
     assert (how.source != np.arange(2048)).any()
     assert how.is_integer.any()
     assert how.is_zero.any()
     dominating = np.isin(how.factor, [input_regions.DOMINATING, input_regions.TOWERING]).reshape(64, 32)
-    is_long = np.isin(np.arange(64) // 16, [0, 2])
-    assert dominating.sum(1).tolist() == np.where(is_long, 0, 1).tolist()
+    is_whole = np.isin(np.arange(64) // 8, [0, 1, 2, 4, 5, 6])
+    assert dominating.sum(1).tolist() == np.where(is_whole, 0, 1).tolist()
     assert not dominating[:, 0].any()
     assert (how.source[how.factor > input_regions.LARGE] == np.flatnonzero(how.factor > input_regions.LARGE)).all()
 
@@ -80,6 +82,31 @@ def test_where_blocks_of_any_size_begin_there_is_all_that_can_be(length, seed):
         of_one = {block[0] for block in whole.T if (block == block[0]).all()}
         assert of_one >= ({0, 1} if blocks > 2 else set()), "and a whole one of each of the long ones"
     assert set(at.tolist()) == set(kinds)
+
+
+@pytest.mark.parametrize("size", [8 << power for power in range(9)])
+def test_there_is_a_whole_block_of_each_structure_of_every_usual_size(size):
+    how = Structures.drawn(16 * size, np.random.default_rng(size), whole=True)
+    same = how.source.reshape(16, size)
+    kinds = {
+        "zeros": how.is_zero, "integers": how.is_integer,
+        "tiny": how.factor == input_regions.TINY, "equal": (same == same[:, :1]).reshape(-1),
+    }  # fmt: skip
+    for name, places in kinds.items():
+        assert places.reshape(16, size).all(axis=1).any(), name
+
+
+@given(st.integers(6, 13).map(lambda power: 1 << power), st.integers(0, 1 << 32))
+@settings(max_examples=50)
+def test_with_halves_blocks_of_any_size_begin_with_all_that_can_be(length, seed):
+    kinds = range(6)
+    found = input_regions.cut(length, np.random.default_rng(seed), long=kinds[:2], half=kinds[2:4], short=kinds[4:])
+    assert (found[0].first, found[-1].end) == (0, length)
+    assert all(a.end == b.first for a, b in itertools.pairwise(found))
+    kind_at = {region.first: region.kind for region in found}
+    held = np.concatenate([np.full(region.end - region.first, region.kind) for region in found])
+    assert len({kind_at[begin] for begin in range(0, length, length // 4)}) == 4
+    assert len({int(held[begin]) for begin in range(0, length, length // 8)}) == 6
 
 
 @given(st.integers(1, input_regions.FEWEST - 1), st.integers(0, 1 << 32))

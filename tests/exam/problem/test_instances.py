@@ -112,23 +112,37 @@ def test_what_structures_are_made_of():
     ones = np.ones((4096, 8), np.float32)
     (probed,) = instances.probe([ones], generator())
     assert np.unique(probed).tolist() == [1, 24]
-    (mixed,) = instances.mixed([ones], generator())
+    (mixed,) = instances.mixed([ones], generator(), whole=[[]])
     assert np.unique(mixed).tolist() == [0, 2.0**-10, 1, 2, 5, 6, 40]
     cut = mixed.reshape(64, 64, 8)
     dominating = np.isin(cut, [6, 40]).all(axis=2).sum(axis=1)
-    is_long = np.isin(np.arange(64) // 16, [0, 2])
-    assert dominating.tolist() == np.where(is_long, 0, 1).tolist(), "one row in each short region"
-    assert {tuple(np.unique(region)) for region in cut[~is_long]} == {
+    is_long, is_half = (np.isin(np.arange(64) // 8, some) for some in ([0, 1, 4, 5], [2, 6]))
+    assert dominating.tolist() == np.where(is_long | is_half, 0, 1).tolist(), "one row in each short region"
+    assert {tuple(np.unique(region)) for region in cut[~is_long & ~is_half]} == {
         (0, 6), (2.0**-10, 6), (1, 6), (2, 6), (5, 40)
     }  # fmt: skip
     assert {tuple(np.unique(region)) for region in cut[is_long]} == {(0,), (2.0**-10,)}, "two quarters"
+    assert {tuple(np.unique(region)) for region in cut[is_half]} == {(1,), (2,)}, "two eighths, equal and of integers"
 
 
 def test_along_what_is_mixed_four_columns_dominate():
     ones = np.ones((64, 1024), np.float32)
-    (mixed,) = instances.mixed([ones], generator(), [[1]])
+    (mixed,) = instances.mixed([ones], generator(), [[1]], whole=[[]])
     assert np.unique(mixed[mixed > 0]).tolist() == [2.0**-10, 6 * 2.0**-10, 1, 2, 5, 6, 12, 30]
-    assert (mixed > np.median(mixed, axis=1, keepdims=True)).sum(axis=1).max() == 4
+    assert 2 <= (mixed > np.median(mixed, axis=1, keepdims=True)).sum(axis=1).max() <= 4
+
+
+def test_along_what_is_mixed_whole_blocks_are_zero_and_equal():
+    array = generator(9).normal(size=(64, 1024)).astype(np.float32)
+    (mixed,) = instances.mixed([array], generator(), [[1]], whole=[[1]])
+    some = mixed[(mixed != 0).any(axis=1)]
+    blocks = some.reshape(len(some), 8, 128)
+    zero = [place for place in range(8) if not blocks[:, place].any()]
+    assert len(zero) == 3
+    assert zero[-1] == 7
+    assert zero[0] % 2 == 0
+    equal = [p for p in range(2, 6) if p not in zero and (blocks[:, p] == blocks[:, p, :1]).mean() > 0.95]
+    assert len(equal) == 1
 
 
 def test_what_is_ordered_has_ties_of_few_bits_and_twins_along_the_order():
@@ -144,6 +158,23 @@ def test_what_is_ordered_has_ties_of_few_bits_and_twins_along_the_order():
     assert (same > 1).mean() > 0.5
     (plain,) = instances.mixed([rows], generator(), [[1]], [None])
     assert np.unique(plain).size > 1000
+
+
+def test_a_problem_whose_losses_know_no_whole_blocks_has_short_ones():
+    ones = np.ones((4096, 8), np.float32)
+    (before,), (now,) = (instances.mixed([ones], generator(), whole=whole) for whole in ((), [[]]))
+    edges = [np.flatnonzero(np.diff((one == 2).any(axis=1), prepend=0, append=0)) for one in (before, now)]
+    assert np.diff(edges[0])[::2].max() < 128
+    assert np.diff(edges[1])[::2].max() == 512
+
+
+def test_small_numbers_become_multiples_and_not_zeros_where_integers_are_asked():
+    array = generator(9).normal(size=(4096, 8)).astype(np.float32) / 64
+    (mixed,) = instances.mixed([array], generator(), whole=[[]])
+    half = [mixed[first : first + 512] for first in (1024, 3072)]
+    (whole,) = [one for one in half if np.unique(one, axis=0).shape[0] > 1]
+    assert whole.any()
+    assert (whole * 128 == np.round(whole * 128)).all()
 
 
 def test_integers_of_known_draws_reach_their_ends_and_numbers_stay_as_they_are():

@@ -14,6 +14,7 @@ from ratchet.exam.problem.rounding.value import (
     EPS32,
     LEAST,
     RMS,
+    TINY,
     Node,
     Parts,
     Rules,
@@ -159,7 +160,8 @@ def _operand(node: Node, x: Value, number: int) -> Value:
     kept = v.astype(jnp.bfloat16).astype(jnp.float64)
     kept = kept + (v - kept).astype(jnp.bfloat16) if eps < PASSES["DEFAULT"] else kept
     lost = jnp.where(kept == v, 0.0, RMS * eps * jnp.abs(v))  # a narrow value in a wide dtype loses nothing
-    return losing(replace(x, v=v), variance=with_more(x, jnp.square(lost)))
+    common = kept - v + (0.0 if x.common is None else x.common)  # equal ones lose the same
+    return losing(replace(x, v=v, common=common), variance=with_more(x, jnp.square(lost)))
 
 
 def _each(count: int, eps: float = EPS32) -> float:
@@ -170,8 +172,8 @@ def _each(count: int, eps: float = EPS32) -> float:
 
 
 def _beside(out: Any, count: int, eps: float = EPS32) -> Any:
-    """The variance that is lost beside that: n u^2 / 9 of the sum's square."""
-    return jnp.square(eps * out) * count / 36
+    """The variance that is lost beside that: n u^2 / 9 of the sum's square, and what each term flushes to zero."""
+    return jnp.square(eps * out) * count / 36 + count * TINY**2
 
 
 def _alike(x: Value) -> Any:

@@ -60,7 +60,8 @@ class Value:
     turns: int = 0
     """How often the loop runs that carries it, where what that carries next is linear in it: see ``recurrence.py``."""
     common: Any = None
-    """Of what a linear loop carries: by how much, with its sign, it is off where the decays that it shares are."""
+    """By how much, with its sign, it is off where others that share something are, too: decays that a linear loop
+    carries, or the rounding of an operand to bfloat16 for a product."""
 
     def __post_init__(self) -> None:
         if self.variance is not None and self.s is None:
