@@ -44,7 +44,7 @@ def _arrays(value: Value) -> dict[str, Any]:
 
 
 def _mapped(value: Value, function: Callable[[Any], Any]) -> Value:
-    return replace(value, along=None, **{name: function(array) for name, array in _arrays(value).items()})
+    return replace(value, along=None, key=None, **{name: function(array) for name, array in _arrays(value).items()})
 
 
 class _Run:
@@ -117,7 +117,7 @@ class _Run:
             sums = lax.fori_loop(end, tiles.count, lambda place, before: joined(before, skipped(order[place])), sums)
         self.kept |= kept
         for place, one, arrays in zip(stage.sums, parts, sums, strict=True):
-            self.known[tiles.flat.steps[place].outs[0]] = replace(one.finish(arrays), sure=None, along=None)
+            self.known[tiles.flat.steps[place].outs[0]] = replace(one.finish(arrays), sure=None, along=None, key=None)
 
     def tile(self, number: Any, loads: Sequence[int]) -> Here:
         """Inputs and constants of a tile, and what was kept of it."""
@@ -129,7 +129,7 @@ class _Run:
                 here[n] = _mapped(x, functools.partial(cut, start_index=number * width))
         for n in loads:
             one = {k: lax.dynamic_index_in_dim(a, number, 0, keepdims=False) for k, a in self.kept[n].items()}
-            here[n] = replace(self.traced[n], along=None, **one)
+            here[n] = replace(self.traced[n], along=None, key=None, **one)
         return here
 
     def parts(self, step: Step, here: Here) -> Parts:

@@ -92,6 +92,12 @@ def test_what_pallas_has_no_operation_for_may_lose_roundings_of_one(function, fo
     assert (loss[near] < 4e-7).all()
 
 
+def test_equal_operands_lose_the_same_in_one_pass_of_a_product():
+    ones = np.full((4, 4096), 1.003, np.float32)
+    (exact,), (loss,) = analysed(lambda x, y: jnp.dot(x, y.T), ones, ones)
+    assert (np.abs(exact - 4096.0) <= 2 * loss).all(), "bfloat16 makes each of them 1"
+
+
 def test_what_cancels_has_the_loss_of_its_terms():
     _, (loss,) = analysed(lambda x: (x + 1000.0) - (x + 1000.0).mean(), X)
     assert (loss > 1000 * 2.0**-26).all()

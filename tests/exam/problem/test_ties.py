@@ -38,11 +38,16 @@ def best_paths(x, moves):
     return jax.lax.scan(step, x[0], x[1:])[1]
 
 
+def chosen(x, w):
+    bias = jnp.asarray(np.tile([0.25, 0.5, 0.25, 0.25], 8), jnp.float32)
+    return jax.lax.top_k(jax.nn.sigmoid(jnp.dot(x, w.T) / 8) + bias, 4)[1]
+
+
 def ordered(x, c):
     return jnp.argsort(jnp.dot(x, c.T) * 0.5 - 1.0, axis=1)
 
 
-@pytest.mark.parametrize("function", [nearest, likeliest, ordered])
+@pytest.mark.parametrize("function", [nearest, likeliest, chosen, ordered])
 def test_the_first_of_equal_ones_is_asked_for_where_nothing_is_rounded(function):
     assert not lost(function, FEW, TWINS).any()
     assert lost(function, X, np.concatenate([X, X])).any(), "another order of a sum may make either the larger one"
@@ -58,6 +63,16 @@ def test_what_a_loop_carries_is_as_sure_as_what_it_is_made_of():
 def test_a_function_keeps_equal_ones_equal_along_its_line_and_a_formula_of_two_does_not():
     assert not lost(lambda x: jnp.argmax(jnp.exp(x) * jnp.sum(jnp.exp(x), axis=1, keepdims=True), axis=1), FEW).any()
     assert lost(lambda x: jnp.argmax(jnp.exp(x) / (1.0 + jnp.exp(x)), axis=1), FEW).any()
+
+
+def test_a_sum_is_told_apart_by_its_terms():
+    def first(x, y):
+        return jnp.argmax(jnp.exp(x) + y)
+
+    twins = np.array([1.0, 2.0, 2.0], np.float32), np.array([0.0, 1.0, 1.0], np.float32)
+    assert not lost(first, *twins)
+    same = np.array([0.0, 0.0, -50.0], np.float32), np.array([1.0, 1.0, 2.0], np.float32)
+    assert lost(first, *same), "2 of a function and 2 of an input may be apart"
 
 
 def test_sums_of_more_bits_than_a_float32_has_are_not_sure():

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ratchet.exam.problem.rounding.recurrence import together
-from ratchet.exam.problem.rounding.ties import alike
+from ratchet.exam.problem.rounding.ties import alike, terms
 from ratchet.exam.problem.rounding.value import (
     NEAR,
     Node,
@@ -85,7 +85,9 @@ def _argument(node: Node, inputs: list[Value]) -> Value:
         is_first = place == jnp.expand_dims(out, axis).astype(jnp.int32)
         known, best = jnp.broadcast_to(same, x.v.shape), jnp.max(sign * x.v, axis=axis, keepdims=True)
         of_first = jnp.any(is_first & known, axis=axis, keepdims=True)
-        tied &= is_first | ~(known & of_first & (sign * x.v == best))
+        key = terms(x)
+        equal = (sign * x.v == best) & (key == jnp.max(jnp.where(is_first, key, -jnp.inf), axis=axis, keepdims=True))
+        tied &= is_first | ~(known & of_first & equal)
     last = jnp.max(jnp.where(tied, place, -1), axis=axis)
     first = jnp.min(jnp.where(tied, place, x.v.shape[axis]), axis=axis)
     return Value(v=out, s=(last - first).astype(jnp.float64))
@@ -98,26 +100,26 @@ def _top(node: Node, inputs: list[Value]) -> list[Value]:
     if x.exact or not is_float(x.v.dtype):
         return [replace(x, v=values), Value(v=indices, exact=True)]
     lost = jnp.take_along_axis(loss(x), indices, axis=-1)
-    each = (loss(x), alike(x, x.v.ndim - 1))
+    each = (loss(x), alike(x, x.v.ndim - 1), terms(x))
     return [losing(replace(x, v=values), lost), Value(v=indices, s=_tied_top(x.v, *each, indices))]
 
 
-def _tied_top(v: Any, lost: Any, same: Any, indices: Any) -> Any:
+def _tied_top(v: Any, lost: Any, same: Any, key: Any, indices: Any) -> Any:
     """By how much an index of the largest may differ: by anything where the next value is as large."""
     count, size = indices.shape[-1], v.shape[-1]
     known = jnp.zeros(v.shape, bool) if same is None else jnp.broadcast_to(same, v.shape)
     some = lax.top_k(v, min(count + 1, size))[1]
-    taken, near, kept = (jnp.take_along_axis(a, some, axis=-1) for a in (v, lost, known))
+    taken, near, kept, own = (jnp.take_along_axis(a, some, axis=-1) for a in (v, lost, known, key))
     # Of those that follow the last one, any that may be as large as it.
     last, far = taken[..., -1:], near[..., -1:]
-    other = ~known & (jnp.abs(v - last) <= NEAR * (lost + far))
+    other = ~(known & (key == own[..., -1:])) & (jnp.abs(v - last) <= NEAR * (lost + far))
     beyond = jnp.sum(other, axis=-1, keepdims=True) > jnp.sum(
         jnp.take_along_axis(other, some, axis=-1), axis=-1, keepdims=True
     )
-    return jnp.where(_unsure(taken, near, kept, beyond=beyond)[..., :count], float(size), 0.0)
+    return jnp.where(_unsure(taken, near, kept, own, beyond=beyond)[..., :count], float(size), 0.0)
 
 
-def _unsure(values: Any, lost: Any, known: Any, *, beyond: Any) -> Any:
+def _unsure(values: Any, lost: Any, known: Any, key: Any, *, beyond: Any) -> Any:
     """Whose place may be another, of sorted values along the last axis: where a neighbour may be as large.
 
     Equal ones that are so in any honest arithmetic keep their order, unless another may come between; ``beyond``:
@@ -125,6 +127,7 @@ def _unsure(values: Any, lost: Any, known: Any, *, beyond: Any) -> Any:
     """
     close = jnp.abs(values[..., 1:] - values[..., :-1]) <= NEAR * (lost[..., 1:] + lost[..., :-1])
     kept = known[..., 1:] & known[..., :-1] & (values[..., 1:] == values[..., :-1])
+    kept &= key[..., 1:] == key[..., :-1]
     bad, edge = close & ~kept, jnp.zeros((*close.shape[:-1], 1), bool)
     either = jnp.concatenate([edge, bad], axis=-1) | jnp.concatenate([bad, edge], axis=-1)
     either = either.at[..., -1:].set(either[..., -1:] | beyond)
@@ -153,8 +156,8 @@ def _sort(node: Node, inputs: list[Value]) -> list[Value]:
     first = jnp.moveaxis(outs[0].astype(jnp.float64), axis, -1)
     same = alike(inputs[0], axis) if ordered else None
     known = jnp.zeros(order.shape, bool) if same is None else jnp.broadcast_to(same, order.shape)
-    known = jnp.take_along_axis(known, order, axis=axis)
-    whole = _unsure(first, *(jnp.moveaxis(a, axis, -1) for a in (lost[0], known)), beyond=False)
+    each = (lost[0], *(jnp.take_along_axis(a, order, axis=axis) for a in (known, terms(inputs[0]))))
+    whole = _unsure(first, *(jnp.moveaxis(a, axis, -1) for a in each), beyond=False)
     unsure = jnp.moveaxis(whole.astype(jnp.float64), -1, axis)
     found = []
     for number, (x, out, s) in enumerate(zip(inputs, outs, lost, strict=True)):

@@ -3,13 +3,16 @@
 What is computed is off by its loss, and of two numbers that are equal in float64 either may be larger in a kernel. Not
 so where nothing is rounded: sums and products of numbers of few bits are exact in float32, in any order and in as many
 passes as a product takes. Those are *sure*. And not so where a function takes sure numbers one by one, beside others
-that are the same for a whole line, as a softmax does: then equal ones stay equal *along* that line. An input is sure
-where it has few bits itself: what a formula makes of a whole float32 the next one rounds otherwise.
+that are the same for a whole line, as a softmax does: then equal ones stay equal *along* that line. So do sums of two
+such that vary (a sigmoid and a bias) where both terms are equal, which a *key* tells: a kernel may add in any order,
+but of a product it may take the factors apart. An input is sure where it has few bits itself: what a formula makes of a
+whole float32 the next one rounds otherwise.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -34,6 +37,7 @@ _EXACT = frozenset(
     "stop_gradient reduce_precision".split()
 )
 """Whose results are rounded once, or not at all."""
+_SUMS = ("add", "sub", "add_any")
 _BY_PLACE = ("slice", "dynamic_slice", "rev", "copy", "optimization_barrier", "sharding_constraint")
 """That leave every number along its axis."""
 
@@ -82,10 +86,28 @@ def traced(node: Node, inputs: list[Value], outs: list[Value]) -> list[Value]:
     """The results of an equation with what is sure of them."""
     rule = _RULES.get(node.name) or (_one_by_one if node.name in ELEMENTWISE else None)
     if rule is None or not _ASKED.get() or not any(is_float(out.v.dtype) for out in outs):
-        return [replace(out, sure=None, along=None) for out in outs]
-    return [
-        replace(out, sure=mask, along=along) for out, (mask, along) in zip(outs, rule(node, inputs, outs), strict=True)
-    ]
+        return [replace(out, sure=None, along=None, key=None) for out in outs]
+    found = rule(node, inputs, outs)
+    made = [replace(out, sure=mask, along=along, key=None) for out, (mask, along) in zip(outs, found, strict=True)]
+    if rule is _one_by_one:
+        return [_keyed(node, inputs, *made)]
+    return made if all(x.key is None for x in inputs) else [replace(out, along=None) for out in made]
+
+
+def terms(x: Value) -> Any:
+    """Of numbers that are ``alike``: equal only where they are."""
+    return x.v if x.key is None else x.key
+
+
+def _keyed(node: Node, inputs: list[Value], out: Value) -> Value:
+    """A result on elements, with a key where it is a sum of two that vary along a line, or made of what has one."""
+    varying = [sum(not isinstance(_at(x, axis), str) for x in inputs) for axis in range(jnp.ndim(out.v))]
+    added = node.name in _SUMS and max(varying, default=0) > 1 and sure(out) is not True
+    if not added and all(x.key is None for x in inputs):
+        return out
+    both = sum(math.pi**number * jnp.asarray(terms(x), jnp.float64) for number, x in enumerate(inputs))
+    key = jnp.broadcast_to(both, jnp.shape(out.v))
+    return replace(out, key=key if sure(out) is None else jnp.where(sure(out), out.v, key))
 
 
 Found = list[tuple[Mask, tuple[Any, ...] | None]]
@@ -139,7 +161,8 @@ def _one_by_one(node: Node, inputs: list[Value], outs: list[Value]) -> Found:
     along = []
     for axis in range(jnp.ndim(out.v)):
         varying = [of for of in (_at(x, axis) for x in inputs) if not isinstance(of, str)]
-        along.append(CONSTANT if not varying else varying[0] if len(varying) == 1 else None)
+        together = _both(*varying) if node.name in _SUMS else None
+        along.append(CONSTANT if not varying else varying[0] if len(varying) == 1 else together)
     return [(mask, tuple(along))]
 
 

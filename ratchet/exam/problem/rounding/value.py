@@ -55,6 +55,8 @@ class Value:
     """Of a computed float, where no honest arithmetic loses anything: booleans, True everywhere, None nowhere."""
     along: Any = None
     """Per axis, where numbers that are equal on one line along it stay so: see ``ties.py``."""
+    key: Any = None
+    """Numbers that are equal only where these and all that was added to them are; None: the values themselves."""
     variance: Any = None
     """The square of ``s`` in float64, where it is at hand: what follows needs no root of it and no square again."""
     turns: int = 0
