@@ -83,7 +83,8 @@ def examine(
     left: list[Any] = [None] * len(kernel.out_avals)
     if mesh.chips > 1 and jaxpr is not None:
         left = output_shardings(jaxpr)
-    (out / "kernel.bin").write_bytes(kernel.serialize())
+    with blame(Status.LOWERING_FAILED, own, "kernel_fn, written by jax.export"):
+        (out / "kernel.bin").write_bytes(kernel.serialize())
     return {
         "kernel_name": module.KERNEL_NAME,
         "problem_description": module.PROBLEM_DESCRIPTION,

@@ -83,6 +83,14 @@ def test_what_jax_keeps_of_a_trace_hides_no_second_one():
     assert worker.twice(lambda: worker.traced(lambda x: [x + 1], [aval], "cpu"))[1] is not None
 
 
+def test_what_jax_cannot_export_is_said_of_the_kernel():
+    found = refusal(
+        ("def kernel_fn(q, k, v):\n", "def kernel_fn(q, k, v):\n    q = q.astype(jnp.int2)\n    return q\n")
+    )
+    assert found.status is Status.LOWERING_FAILED
+    assert "written by jax.export: KeyError: dtype(int2)" in found.message
+
+
 @pytest.fixture
 def frozen():
     return examined(ATTENTION)[1]
