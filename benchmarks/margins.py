@@ -31,6 +31,7 @@ from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.programs import Programs
 from ratchet.exam.problem.reference import References
 from ratchet.selftest import corpus
+from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values.status import Refusal
 from tests.kernels import edited
@@ -86,7 +87,7 @@ class Asked:
 
     def kernel(self, program: bytes) -> tuple[list[float], str]:
         """Of a kernel: per secret the largest, and which instance, output and criterion that is."""
-        loaded, largest, where = mosaic.load(program), [], ""
+        loaded, largest, where = mosaic.translated(tokenise(program)[0], mosaic.Options()), [], ""
         for one in self.made:
             worst = -1.0
             before: list[Any] = []
