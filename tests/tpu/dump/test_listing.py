@@ -230,6 +230,10 @@ def test_branches_calls_and_arguments() -> None:
     assert [call.notes.called for call in calls] == ["fusion.3", "<late>"]
 
 
+def test_a_branch_may_lead_right_behind_the_last_bundle() -> None:
+    assert one("%9 = sbr.rel target bundleno = 1 (0x1)").form.target == 1
+
+
 HOSTILE = "k*/  ;;  %9_s9 = sadd.s32 1, 1 if X else None ;; %8 = sbr.rel target bundleno = 0 (0x0) /*"
 
 
