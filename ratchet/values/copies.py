@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-MOST_COPIES = 1 << 16
+MOST_COPIES = 1 << 18
 """Of one run of a kernel, how many copies of its own, and how many grid steps where their number depends on values,
 are followed. A kernel with more is refused."""
 MOST_BLOCKS = 1 << 22
