@@ -306,10 +306,6 @@ def _rising(function: Callable[[Any], Any], domain: Range = ANY, *, opens: bool 
 _ENDS = np.array([-math.inf, math.inf])
 
 
-def _falling(rule: Rule) -> Rule:
-    return lambda equation, ranges: _negative(rule(equation, ranges))
-
-
 def _clamped(equation: Any, ranges: Sequence[Range]) -> Range:
     low, x, high = ranges
     return _smaller(equation, [_larger(equation, [low, x]), high])
