@@ -246,9 +246,11 @@ class Examiner:
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None
-            for kind in kinds:
+            for number, kind in enumerate(kinds):
                 self.progress(f"{kind}: {what(kind, problem)}")
-                request: requests.ValuesRequest = requests.CheckProgram(program=program, kind=kind, whole=deep)
+                request: requests.ValuesRequest = requests.CheckProgram(
+                    program=program, kind=kind, whole=deep, then=kinds[number + 1 :]
+                )
                 if outputs is not None:
                     request = requests.CheckOutputs(kind=kind, folder=outputs / kind, whole=deep)
                 answers[kind] = self._asking.ask(problem, request)

@@ -47,6 +47,8 @@ class CheckProgram:
     whole: bool = False
     order: int = 0
     """Of the steps of parallel grid dimensions, where it is not that of the check."""
+    then: tuple[str, ...] = ()
+    """The kinds that are asked for next: the program may be executed on them meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ratchet.exam.problem import instances
 from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Problem, decode
 from ratchet.exam.problem.programs import Programs
+from ratchet.process.concurrency import BackgroundJobs
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.compiler.tokens import tokenise
@@ -34,6 +36,9 @@ from ratchet.tpu.mosaic import run as mosaic
 from ratchet.values import control, encoding
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
+
+_MEANWHILE_BYTES = 1 << 29
+"""Inputs and outputs of a program that is executed on two instances at a time, at most: each has its own memory."""
 
 
 class Values:
@@ -47,6 +52,7 @@ class Values:
         self.inputs = Inputs(self.programs)
         self.comparer = Comparer(self.inputs)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
+        self._executions: BackgroundJobs[mosaic.RunResult] = BackgroundJobs()
 
     def make_reference(self, random: Instance, asked: requests.MakeReference) -> Answer:
         self.comparer.references.of(replace(random, kind=asked.kind, whole=asked.whole))
@@ -60,10 +66,11 @@ class Values:
 
     def check_program(self, random: Instance, asked: requests.CheckProgram) -> Answer:
         instance = replace(random, kind=asked.kind, whole=asked.whole)
-        return self.check(instance, program=asked.program.read_bytes(), order=asked.order)
+        then = [instance.of_kind(kind) for kind in asked.then]
+        return self.check(instance, program=asked.program.read_bytes(), order=asked.order, then=then)
 
-    def check(self, instance: Instance, *, program: bytes, order: int = 0) -> Answer:
-        """Execute the candidate's program on one instance, and compare its outputs."""
+    def check(self, instance: Instance, *, program: bytes, order: int = 0, then: Sequence[Instance] = ()) -> Answer:
+        """Execute the candidate's program on one instance, and compare its outputs; meanwhile on those ``then``."""
         kind, references = instance.kind, self.comparer.references
         if not references.has_made:  # they take blocks of all sizes: all of that and a program's is too much
             system.keep_memory()
@@ -72,9 +79,13 @@ class Values:
         _, loaded, tokens = self._load(program)
         if hazards:
             loaded.begin_check()
-        reference, arrays = references.of(instance), self.inputs.of(instance)
         with _explained(tokens):
-            result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=order or _order(kind, loaded))
+            self._begin(then, loaded)
+            reference, arrays = references.of(instance), self.inputs.of(instance)
+            result = None if hazards or order else self._executions.take(_key(instance))
+            if result is None:
+                seed = order or _order(kind, loaded)
+                result = loaded.check(arrays) if hazards else loaded.run(arrays, seed=seed)
         about = {
             "module_version": loaded.program.module_version,
             "operations": loaded.program.covered,
@@ -89,6 +100,16 @@ class Values:
                 cause = loaded.check(self.inputs.of(instance))
             answer |= found(cause.findings) if cause.findings else {}
         return answer | about | {"message": tokens.explain(answer["message"])}
+
+    def _begin(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> None:
+        """Execute the program on these instances in another thread, except where that was begun before."""
+        if wanted and wanted[0].problem.compulsory_bytes <= _MEANWHILE_BYTES:
+            assert loaded.with_options(**loaded.first).compiled  # once, not by two threads
+
+            def execute(instance: Instance) -> mosaic.RunResult:
+                return loaded.run(self.inputs.of(instance), seed=_order(instance.kind, loaded))
+
+            self._executions.begin({_key(one): functools.partial(execute, one) for one in wanted})
 
     def check_outputs(self, random: Instance, asked: requests.CheckOutputs) -> Answer:
         instance = replace(random, kind=asked.kind, whole=asked.whole)
@@ -139,6 +160,7 @@ class Values:
         digest = hashlib.sha256(program).hexdigest()
         if self._candidate is None or self._candidate[0] != digest:
             self.comparer.forget()
+            self._executions.forget()
             exported, tokens = tokenise(program)
             with _explained(tokens):
                 self._candidate = digest, mosaic.translated(exported, mosaic.Options()), tokens
@@ -156,6 +178,11 @@ ANSWERS: Mapping[type[requests.ValuesRequest], Callable[[Values, Instance, Any],
     requests.WriteDraws: Values.write_draws,
 }
 _VALUES = Values()
+
+
+def _key(instance: Instance) -> tuple[str, bytes, str]:
+    """What the inputs of an instance follow from."""
+    return instance.problem.short, instance.secret, instance.kind
 
 
 def _order(kind: str, loaded: mosaic.Loaded) -> int:

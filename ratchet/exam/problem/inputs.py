@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +57,7 @@ class Inputs:
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
         self._latest: dict[str, tuple[object, Any]] = {}
+        self._making = threading.RLock()
 
     def of(self, instance: Instance) -> Arrays:
         """The arrays of one instance."""
@@ -87,10 +89,11 @@ class Inputs:
 
     def _once(self, what: str, owner: object, make: Callable[[], T]) -> T:
         """What ``make`` returns, kept until it is asked for of another owner."""
-        if what not in self._latest or self._latest[what][0] != owner:
-            self._latest.pop(what, None)  # one draw of a cache of many keys is enough
-            self._latest[what] = owner, make()
-        return cast(T, self._latest[what][1])
+        with self._making:
+            if what not in self._latest or self._latest[what][0] != owner:
+                self._latest.pop(what, None)  # one draw of a cache of many keys is enough
+                self._latest[what] = owner, make()
+            return cast(T, self._latest[what][1])
 
     def _made(self, instance: Instance) -> Arrays:
         problem, kind, secret = instance.problem, instance.kind, instance.secret

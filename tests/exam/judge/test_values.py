@@ -12,6 +12,7 @@ import pytest
 from ratchet.exam.judge.comparison import Comparer
 from ratchet.exam.judge.correctness import Examiner
 from ratchet.exam.judge.secret import SECRET_BYTES, secret_of
+from ratchet.exam.judge.values_worker import Values
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import useful_flops
 from ratchet.exam.problem.inputs import Instance
@@ -389,3 +390,17 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
     with refused(Status.CANNOT_VERIFY):
         exam.check(problems["rows"], artefact)
     assert encode(problems["rows"])
+
+
+def test_what_is_executed_meanwhile_answers_the_same(problems, tmp_path):
+    problem, program = problems["rows"], examined(ROWS)[0].program
+    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
+
+    def answers(then):
+        values = Values()
+        for number, kind in enumerate(kinds):
+            following = [random.of_kind(other) for other in then[number + 1 :]]
+            yield values.check(random.of_kind(kind), program=program, then=following)
+
+    assert list(answers(kinds)) == list(answers(()))
