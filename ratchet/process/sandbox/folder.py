@@ -169,18 +169,40 @@ def take(source: Path, target: Path) -> None:
 def remove(path: Path) -> bool:
     """Remove a folder and all below it, however deep, whatever its permissions; whether it is gone. Never raises."""
     try:
-        path.chmod(0o700)
-        top = os.open(path, _FOLDER)
+        above = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         return not path.exists()
     try:
-        with contextlib.suppress(OSError):
-            _empty(top)
+        return remove_at(above, path.name)
     finally:
-        os.close(top)
+        os.close(above)
+
+
+def remove_at(above: int, name: str) -> bool:
+    """The same of a folder in one that is open. Where a link or a file has the name, it stays."""
     with contextlib.suppress(OSError):
-        path.rmdir()
-    return not path.exists()
+        top = _own(name, above)
+        try:
+            with contextlib.suppress(OSError):
+                _empty(top)
+        finally:
+            os.close(top)
+        os.rmdir(name, dir_fd=above)
+    try:
+        os.stat(name, dir_fd=above, follow_symlinks=False)
+    except OSError:
+        return True
+    return False
+
+
+def _own(name: str, above: int) -> int:
+    """A folder, opened, after its owner got all permissions. No link is followed, one that comes meanwhile neither."""
+    there = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{there}", 0o700)
+        return os.open(".", _FOLDER, dir_fd=there)
+    finally:
+        os.close(there)
 
 
 def _empty(top: int) -> None:
@@ -188,12 +210,11 @@ def _empty(top: int) -> None:
     number = 0
     while folders := _unlink_files(top):
         for name in folders:
-            os.chmod(name, 0o700, dir_fd=top)
-            below = os.open(name, _FOLDER, dir_fd=top)
+            below = _own(name, top)
             try:
                 for inner in _unlink_files(below):
                     number += 1
-                    os.chmod(inner, 0o700, dir_fd=below)
+                    os.close(_own(inner, below))  # what is moved has to be writable
                     os.rename(inner, f".moved-{os.getpid()}-{number}", src_dir_fd=below, dst_dir_fd=top)
             finally:
                 os.close(below)

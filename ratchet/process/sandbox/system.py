@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -17,6 +18,11 @@ PR_SET_NO_NEW_PRIVS = 38
 # include/uapi/linux/mount.h
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+_OPENAT2 = 437  # the same on every architecture: include/uapi/asm-generic/unistd.h
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08  # include/uapi/linux/openat2.h
+_AGAIN = 100
+"""How often an open is tried that others' renames disturb."""
 
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -40,6 +46,22 @@ def syscall(number: int, *arguments: object) -> int:
     if done < 0:
         raise _failed()
     return done
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def openat2(top: int, name: str, flags: int, mode: int) -> int:
+    """Open what is below the folder ``top``: no link is followed, and no name leads out of it."""
+    how = _How(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH)
+    for left in reversed(range(_AGAIN)):
+        try:
+            return syscall(_OPENAT2, top, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how))
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EINTR) or not left:
+                raise
+    raise AssertionError
 
 
 def prctl(option: int, value: int = 0) -> None:
