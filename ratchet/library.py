@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.exam.measure.session import BUDGET_SECONDS
+from ratchet.process import paths
 from ratchet.process.boot.home import PACKAGE_ROOT
 from ratchet.tpu.library import compile, execute, explain, export, model, steering  # noqa: F401 - names of the library's
 from ratchet.tpu.mosaic.findings import RunResult  # noqa: F401 - likewise
@@ -45,7 +46,7 @@ def judge_kernel(
             ``NO_SPACE``, ``LEDGER_UNWRITABLE``.
     """
     path = Path(kernel).resolve()
-    if not path.is_file():
+    if not paths.is_file(path):
         raise Refusal(Status.NOT_FOUND, f"{kernel} is no file, wanted a kernel file")
     try:
         from prepare import judge
@@ -69,6 +70,6 @@ def ledger(path: str | Path = "results.tsv") -> DataFrame:
     """
     from ratchet.loop import table
 
-    if not Path(path).is_file():
+    if not paths.is_file(Path(path)):
         raise Refusal(Status.NOT_FOUND, f"{path} is no file, wanted a ledger such as results.tsv")
     return table.read(Path(path))

@@ -22,8 +22,11 @@ from ratchet.exam.problem.floor import floor_of
 from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop import refuted as refuted_losses
+from ratchet.loop.ledger import writing
 from ratchet.loop.series import series_of
+from ratchet.process import made, paths
 from ratchet.process.boot import home
+from ratchet.process.root import Root
 from ratchet.tpu.chips import V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Against, Bar, Conditions, Row, Verdict
@@ -118,7 +121,7 @@ class RepositoryJudge:
         its row.
         """
         if evidence_id:
-            make_folders(self.root)
+            make_folders(self.root, evidence_id)
         request = Request(
             kernel=kernel_path,
             root=self.root,
@@ -159,7 +162,7 @@ def across(
     """
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Workers(V5E, keep=True) as workers:
         copy = Path(folder, kernel.name)
-        copy.write_bytes(kernel.read_bytes())
+        paths.write(copy, paths.read(kernel))
         with_workers = functools.partial(function, workers=workers)
         verdicts = []
         for name in devices.MODELS:
@@ -185,13 +188,20 @@ def evaluator(asked: str | None) -> str:
     return chosen
 
 
-def make_folders(root: Path) -> None:
-    """The folders for evidence, ignored by git. What is there already is left as it is."""
+def make_folders(root: Path, evidence_id: str = "") -> None:
+    """The folders for evidence, ignored by git, and marks of those of one experiment. What is there stays as it is.
+
+    Raises:
+      Refusal: ``LEDGER_UNWRITABLE`` or ``NO_SPACE``.
+    """
+    top = Root(root)
     for name in (DUMPS, TRACES):
-        folder = root / name
-        folder.mkdir(exist_ok=True)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text(IGNORE)
+        with writing(name):
+            top.make_folder(name)
+            if not top.exists(f"{name}/.gitignore"):
+                top.write(f"{name}/.gitignore", IGNORE.encode(), flush=False)
+            if evidence_id:
+                made.mark(top, f"{name}/{evidence_id}")
 
 
 def trace_of(folder: Path, name: str) -> Path:
@@ -204,14 +214,14 @@ def write_views(verdict: Verdict, request: Request, trace: Path) -> None:
     timeline, dumps = verdict.timeline, request.evidence
     if timeline is None or dumps is None:
         return
-    name, source = request.kernel.name, request.kernel.read_text(errors="replace")
+    name, source = request.kernel.name, paths.read(request.kernel).decode(errors="replace")
     table = blame_text(timeline, title=verdict.kernel_name, kernel_file=name, source=source)
-    dumps.mkdir(parents=True, exist_ok=True)  # of a verdict that is remembered, there is no other evidence
-    (dumps / BLAME).write_text(table + "\n")
-    (dumps / LOSSES).write_bytes(recorded.to_bytes(timeline.blame.losses))
-    (dumps / TIMELINE).write_bytes(recorded.to_bytes(recorded.without_spans(timeline)))
+    paths.make_folder(dumps)  # of a verdict that is remembered, there is no other evidence
+    paths.write(dumps / BLAME, (table + "\n").encode())
+    paths.write(dumps / LOSSES, recorded.to_bytes(timeline.blame.losses))
+    paths.write(dumps / TIMELINE, recorded.to_bytes(recorded.without_spans(timeline)))
     proto = dumps / HLO
-    data = proto.read_bytes() if proto.exists() else None
+    data = paths.read(proto) if paths.exists(proto) else None
     problem = problems.read(request.lock)
     floor = floor_of(problem, request.chip, _useful(verdict, problem)) if problem else None
     write_xspace(
@@ -270,9 +280,10 @@ def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:
 def internal_error(request: Request, error: Exception) -> Verdict:
     """The verdict where the judge itself failed outside its steps; the traceback is evidence."""
     if request.evidence is not None:
-        request.evidence.mkdir(parents=True, exist_ok=True)
-        with (request.evidence / INTERNAL_ERROR).open("a") as file:
-            file.write("".join(traceback.format_exception(error)))
+        paths.make_folder(request.evidence)
+        file = request.evidence / INTERNAL_ERROR
+        before = paths.read(file) if paths.is_file(file) else b""
+        paths.write(file, before + "".join(traceback.format_exception(error)).encode())
     return unscored(request, Status.INTERNAL, internal(error))
 
 

@@ -93,7 +93,6 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
             "ctypes",
             {"ratchet.process.sandbox.system", "ratchet.process.sandbox.landlock", "ratchet.process.sandbox.seccomp"},
         ),
-        ("filelock", {"ratchet.loop.workspace"}),
         ("mcp", {"ratchet.agents.server"}),
         ("pandas", {"ratchet.loop.table"}),
         ("optuna", {"ratchet.search.tpe"}),
@@ -138,6 +137,73 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
     }
     started = ("ratchet.exam.candidate.worker", "ratchet.exam.candidate.target_worker")
     assert importers(*started) == set(), "they are started as processes and never imported"
+
+
+OPENER = "ratchet.process.root"
+UNOPENED = re.compile(
+    r"ratchet\.(process|tpu|selftest|upgrade|testing|exam\.measure)\..*"  # installed code, a child's folder, own trees
+    r"|.*worker"  # in a child, behind its walls
+    r"|ratchet\.exam\.candidate\.(generated|user_code)|ratchet\.exam\.problem\.array_file"  # there too
+    r"|ratchet\.commands\.environments|ratchet\.tune\.shortlist"  # the private folder; the user's own process
+)
+"""Modules that touch no work tree, no ``.git`` and no ``.ratchet``."""
+PATH_CALLS = frozenset(
+    "read_bytes read_text write_bytes write_text iterdir glob rglob mkdir touch rmdir is_dir is_symlink symlink_to "
+    "hardlink_to chmod".split()
+)
+BARE_CALLS = frozenset("exists is_file unlink stat lstat".split())
+"""Of a path; the opener's methods of these names are told which file."""
+OS_CALLS = frozenset(
+    "open listdir scandir walk mkdir makedirs unlink remove rmdir rename replace link symlink truncate utime chmod "
+    "chown mkfifo stat lstat".split()
+)
+CALLS_OF = {
+    "os": OS_CALLS,
+    "os.path": frozenset("exists lexists isfile isdir islink getsize".split()),
+    "shutil": frozenset("rmtree copy copy2 copyfile copytree move".split()),
+    "glob": frozenset({"glob", "iglob"}),
+}
+
+
+def touches_a_path(call: ast.Call) -> bool:
+    """Whether a call opens, lists, changes or asks for a file by its path."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id == "open"
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name, of, given = call.func.attr, ast.unparse(call.func.value), call.args
+    if of in CALLS_OF:
+        return name in CALLS_OF[of] and ast.unparse(call.args[0]) != "os.devnull"
+    if name == "open":
+        mode = ast.unparse(given[0]) if given else ""
+        return bool(re.fullmatch("'[rwxa][bt+]*'", mode)) or not (given or call.keywords)
+    if name in ("rename", "replace"):
+        return len(given) == 1 and not call.keywords
+    return name in PATH_CALLS or (name in BARE_CALLS and not given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("open(x)", "x.open('w')", "(a / b).write_text(t)", "os.walk(x)", "x.exists()", "x.unlink(missing_ok=True)"),
+        *("os.path.lexists(x)", "shutil.rmtree(x)", "x.rename(y)", "a.replace(b)", "x.glob('*')", "x.stat().st_size"),
+    ],
+)
+def test_what_touches_a_path_is_recognised(text):
+    assert any(touches_a_path(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+
+
+def test_files_of_a_repository_are_reached_by_the_opener_alone():
+    """It follows no link and never leaves its root: what somebody planted there leads the judge nowhere."""
+    found = [
+        f"{module}:{node.lineno}: {ast.unparse(node)[:60]}"
+        for module in MODULES
+        if module.startswith("ratchet.") and not UNOPENED.fullmatch(module)
+        for node in ast.walk(MODULES[module].tree)
+        if isinstance(node, ast.Call) and touches_a_path(node)
+    ]
+    assert found == []
+    assert len(importers(OPENER, "ratchet.process.paths")) > 30
 
 
 def tracked() -> list[Path]:

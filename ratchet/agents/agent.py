@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import shlex
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +23,9 @@ from ratchet.agents.program import Answer
 from ratchet.agents.proposal import MOST_BYTES, Target, message_of
 from ratchet.loop import ledger, log
 from ratchet.loop.history import History
+from ratchet.process import key, paths
 from ratchet.process.boot import home
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process.sandbox import folder as folders
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Refusal, Status
 
@@ -69,14 +69,15 @@ class Agent:
         """
         self.target.head()
         folder = self.target.root / FOLDER / f"agent-{ledger.new_id()}"
-        folder.mkdir(parents=True)
+        paths.make_folder(folder)
         turns: list[Turn] = []
         with tempfile.TemporaryDirectory(prefix="ratchet-agent-", ignore_cleanup_errors=True) as name:
             while (end := stop(turns, self.rules)) is None:
                 here = folder / f"turn-{len(turns) + 1:03d}"
-                here.mkdir()
+                paths.make_folder(here)
                 turn = self._turn(len(turns) + 1, here, Path(os.path.realpath(name)))
-                (here / "turn.json").write_text(json.dumps(asdict(turn) | {"ending": turn.ending.value}) + "\n")
+                record = json.dumps(asdict(turn) | {"ending": turn.ending.value}) + "\n"
+                paths.write(here / "turn.json", record.encode())
                 turns.append(turn)
                 self.say(f"turn {turn.number}: {turn.ending.value} {turn.status} {turn.decision} {turn.note}".strip())
         return folder, tuple(turns), end
@@ -85,17 +86,18 @@ class Agent:
         target = self.target
         brief, message = here / "brief.md", folder / "scratch" / "message.txt"
         about = ABOUT.format(kernel=folder / "tree" / target.kernel, message=message, seconds=self.seconds)
-        brief.write_text(about + self.brief())
+        paths.write(brief, (about + self.brief()).encode())
         with _tree(target, folder / "tree") as tree, _scratch(folder / "scratch") as scratch:
             before = running.of_tree(tree, target.kernel), running.of_repository(target.root, target.kernel)
-            paths = {"brief": str(brief), "kernel": str(tree / target.kernel), "message": str(message)}
+            places = {"brief": str(brief), "kernel": str(tree / target.kernel), "message": str(message)}
             done = running.run(
-                _words(self.command, paths),
+                _words(self.command, places),
                 cwd=tree,
-                environment=_environment(paths, scratch, number),
+                environment=_environment(places, scratch, number),
                 transcript=here / "transcript.txt",
                 seconds=self.seconds,
                 writable=(tree / target.kernel, scratch, *self.writable),
+                hidden=_hidden(self.writable),
             )
             after = running.of_tree(tree, target.kernel), running.of_repository(target.root, target.kernel)
             data, note = _left(tree / target.kernel), _note(message, number)
@@ -113,7 +115,7 @@ class Agent:
             return _ended(number, done, Ending.CRASHED, done.limit)
         if done.exit_code is None:
             return _ended(number, done, Ending.TIMED_OUT, f"after {self.seconds:.0f} s")
-        (here / Path(target.kernel).name).write_bytes(data)
+        paths.write(here / Path(target.kernel).name, data)
         return self._judged(number, done, data, note)
 
     def _judged(self, number: int, done: running.Run, data: bytes, note: str) -> Turn:
@@ -202,7 +204,7 @@ def _environment(paths: dict[str, str], scratch: Path, number: int) -> dict[str,
 def _left(path: Path) -> bytes | None:
     """The kernel file that a command left; None where that is none."""
     try:
-        return read_file(path, MOST_BYTES)
+        return paths.read(path, MOST_BYTES)
     except (OSError, ValueError):
         return None
 
@@ -210,17 +212,17 @@ def _left(path: Path) -> bytes | None:
 def _note(path: Path, number: int) -> str:
     """What the command calls its experiment, if it says so."""
     with contextlib.suppress(OSError, ValueError, Refusal):
-        return message_of(read_file(path, _MESSAGE_BYTES).decode(errors="replace").replace("\0", " "))
+        return message_of(paths.read(path, _MESSAGE_BYTES).decode(errors="replace").replace("\0", " "))
     return f"agent: turn {number}"
 
 
 @contextlib.contextmanager
 def _scratch(path: Path) -> Iterator[Path]:
-    path.mkdir()
+    paths.make_folder(path)
     try:
         yield path
     finally:
-        running.remove(path)
+        folders.remove(path)
 
 
 @contextlib.contextmanager
@@ -229,17 +231,22 @@ def _tree(target: Target, path: Path) -> Iterator[Path]:
     history = History(target.root)
     history.trees.add(path, history.checks.head().commit)
     try:
-        for parent, _, files in os.walk(path):
-            for name in files:
-                _read_only(Path(parent, name))
-            _read_only(Path(parent))
-        kernel = path / target.kernel
-        kernel.chmod(kernel.stat().st_mode | stat.S_IWUSR)
+        folders.protect(path, but=path / target.kernel)
         yield path
     finally:
         history.trees.remove(path)
 
 
-def _read_only(path: Path) -> None:
-    if not path.is_symlink():
-        path.chmod(path.stat().st_mode & ~0o222)
+def _hidden(writable: Sequence[Path]) -> Path | None:
+    """The folder of this machine's key, which no command may read.
+
+    Raises:
+        Refusal: USAGE where it could be written.
+    """
+    try:
+        folder = Path(os.path.realpath(key.path().parent))
+    except key.NoKey:
+        return None
+    if above := [path for path in writable if folder.is_relative_to(path) or path.is_relative_to(folder)]:
+        raise Refusal(Status.USAGE, f"{above[0]} holds the judge's key: let the command write less than that")
+    return folder

@@ -16,7 +16,8 @@ from pathlib import Path
 from ratchet.loop.history import History
 from ratchet.loop.objects import Entry
 from ratchet.loop.subject import Subject
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process import paths
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 MOST_BYTES = 1 << 20
@@ -74,7 +75,7 @@ class Target:
     def take_back(self, data: bytes) -> None:
         """Give the file back what HEAD has, if it still holds the proposal ``data``, and it and HEAD can be read."""
         with contextlib.suppress(Refusal, OSError, ValueError):
-            if read_file(self.path, MOST_BYTES) == data != (head := self.head()):
+            if paths.read(self.path, MOST_BYTES) == data != (head := self.head()):
                 self._write(head)
 
     def patched(self, patch: str) -> bytes:
@@ -86,15 +87,15 @@ class Target:
         with tempfile.TemporaryDirectory(prefix="ratchet-") as name:
             folder = Path(os.path.realpath(name))
             file = folder / self.kernel
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(self.head())
+            paths.make_folder(file.parent)
+            paths.write(file, self.head())
             _apply(folder, patch)
-            others = [path for path in folder.rglob("*") if path != file and (path.is_symlink() or not path.is_dir())]
-            if others or file.is_symlink() or not file.is_file():
-                shown = ", ".join(sorted(str(path.relative_to(folder)) for path in others)[:5]) or self.kernel
+            others = [one for one in Root(folder).entries() if one != self.kernel]
+            if others or not paths.is_file(file):
+                shown = ", ".join(others[:5]) or self.kernel
                 what = f"the patch changes more than the text of {self.kernel}: {shown:.200}"
                 raise Refusal(Status.USAGE, f"{what}; only the kernel file can be changed")
-            return read_file(file, MOST_BYTES)
+            return paths.read(file, MOST_BYTES)
 
     def _entry(self, history: History) -> Entry:
         entry = history.objects.entry(history.checks.head().commit, self.kernel)
@@ -103,10 +104,7 @@ class Target:
         return entry
 
     def _write(self, data: bytes) -> None:
-        """Never through a link: the file is a regular one, by ``put``."""
-        flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self.path, flags), "wb") as file:
-            file.write(data)
+        Root(self.root).write(self.kernel, data, flush=False)
 
 
 def message_of(text: str) -> str:

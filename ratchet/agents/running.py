@@ -9,16 +9,21 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from ratchet.exam.problem.problem import lock_path
 from ratchet.loop import ledger
 from ratchet.loop.history import History
+from ratchet.process import paths
+from ratchet.process.root import Root
 from ratchet.process.sandbox import landlock, launcher, system
 from ratchet.values.status import Refusal, Status
 
@@ -27,6 +32,8 @@ PRINTED_BYTES = 64 << 20
 FREE_BYTES = 512 << 20
 """One that leaves less of a disk that it can write is ended: the judge needs some, and the ledger."""
 _POLL_S = 0.05
+_GRACE_S = 5.0
+"""For what is left in the pipe once all that wrote to it have ended."""
 _OF_GIT = ("HEAD", "config", "config.worktree", "packed-refs", "refs", "info", "hooks", "ratchet")
 """What a repository's git folder says, its objects and the lists of its work trees left out."""
 
@@ -52,32 +59,36 @@ def run(
     transcript: Path,
     seconds: float,
     writable: Sequence[Path],
+    hidden: Path | None = None,
 ) -> Run:
     """Run a command to its end, or to its first limit; whatever it started ends with it.
+
+    What is below ``hidden`` it cannot read, where the machine has Landlock.
 
     Raises:
         Refusal: NOT_FOUND where it cannot be started.
     """
     system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)  # what it starts and leaves becomes a child of ours
     began = time.monotonic()
-    with transcript.open("xb") as said:
-        try:
-            process = subprocess.Popen(
-                words,
-                cwd=cwd,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=partial(landlock.confine_writes, [os.fspath(path) for path in writable]),  # noqa: PLW1509 - no threads here
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise Refusal(Status.NOT_FOUND, f"the command {words[0]!r:.100} cannot be started: {error}") from None
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # of a file it would have the descriptor, and could cut it off
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=partial(landlock.confine, writable, hidden),  # noqa: PLW1509 - no threads here
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Refusal(Status.NOT_FOUND, f"the command {words[0]!r:.100} cannot be started: {error}") from None
+    assert process.stdout is not None
+    said = _Transcript(process.stdout)
     limits: list[str] = []
 
     def is_over() -> bool:
-        limits.extend(_over(transcript, writable))
+        limits.extend(_over(said, (transcript.parent, *writable)))
         return bool(limits) or time.monotonic() >= began + seconds
 
     try:
@@ -85,25 +96,36 @@ def run(
     finally:
         launcher.sweep(process.pid)
         process.returncode = 0  # it is reaped: nobody has to wait for it any more
-        if transcript.stat().st_size > PRINTED_BYTES:
-            os.truncate(transcript, PRINTED_BYTES)
+        paths.write(transcript, said.end())
     return Run(exit_code=code, seconds=time.monotonic() - began, limit="".join(limits[:1]))
 
 
-def remove(folder: Path) -> None:
-    """Take a folder away that a command could write, with the read-only folders in it."""
-    for parent, names, _ in os.walk(folder):
-        for name in names:
-            if not os.path.islink(path := os.path.join(parent, name)):
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+class _Transcript:
+    """What a command prints, read from a pipe as it comes."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self.size, self._pieces, self._source = 0, list[bytes](), source
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while data := os.read(self._source.fileno(), 1 << 16):
+            if self.size <= PRINTED_BYTES:
+                self._pieces.append(data)
+                self.size += len(data)
+
+    def end(self) -> bytes:
+        """All of it that counts; the pipe is closed once its writers are gone."""
+        self._thread.join(_GRACE_S)
+        if not self._thread.is_alive():
+            self._source.close()
+        return b"".join(self._pieces)[:PRINTED_BYTES]
 
 
-def _over(transcript: Path, writable: Sequence[Path]) -> list[str]:
+def _over(transcript: _Transcript, disks: Sequence[Path]) -> list[str]:
     """Which limits are passed, of what was printed and of the disks that can be written."""
-    said = [f"it printed more than {PRINTED_BYTES >> 20} MiB"] * (transcript.stat().st_size > PRINTED_BYTES)
-    for path in (transcript.parent, *writable):
+    said = [f"it printed more than {PRINTED_BYTES >> 20} MiB"] * (transcript.size > PRINTED_BYTES)
+    for path in disks:
         with contextlib.suppress(OSError):
             if shutil.disk_usage(path).free < FREE_BYTES:
                 said.append(f"it left less than {FREE_BYTES >> 20} MiB of the disk")
@@ -121,22 +143,21 @@ def _ended(pid: int, is_over: Callable[[], bool]) -> int | None:
         time.sleep(_POLL_S)
 
 
-def listing(paths: Iterable[Path]) -> Listing:
-    """Every file and link below ``paths``, by its path: mode and SHA-256, or where a link leads. Folders too."""
-    return {os.fspath(path): _what(path) for top in paths for path in _below(top)}
+def listing(root: Root, names: Iterable[str]) -> Listing:
+    """Every file, link and folder of these names and below, by its path: mode and SHA-256, or which link it is."""
+    return {os.fspath(root.path / one): _what(root, one, state) for name in names for one, state in _below(root, name)}
 
 
 def of_tree(tree: Path, kernel: str) -> Listing:
     """A work tree, without its kernel file."""
-    return {path: what for path, what in listing([tree]).items() if path != os.fspath(tree / kernel)}
+    return {path: what for path, what in listing(Root(tree), ["."]).items() if path != os.fspath(tree / kernel)}
 
 
 def of_repository(root: Path, kernel: str) -> Listing:
     """What the loop goes by: refs, configuration, ledger, kernel file and its lock."""
     history = History(root)
-    names = (ledger.NAME, kernel, lock_path(Path(kernel)))
-    folders = dict.fromkeys((history.common_dir, history.state_dir.parent))
-    return listing([*(folder / name for folder in folders for name in _OF_GIT), *(root / name for name in names)])
+    own, common = listing(history.git, _OF_GIT), listing(history.common, _OF_GIT)
+    return {**own, **common, **listing(history.tree, (ledger.NAME, kernel, str(lock_path(Path(kernel)))))}
 
 
 def changed(before: Listing, after: Listing) -> list[str]:
@@ -144,23 +165,21 @@ def changed(before: Listing, after: Listing) -> list[str]:
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
-def _below(top: Path) -> Iterator[Path]:
-    if not os.path.lexists(top):
+def _below(root: Root, name: str) -> Iterator[tuple[str, os.stat_result]]:
+    state = root.state(name)
+    if state is None:
         return
-    yield top
-    if top.is_dir() and not top.is_symlink():
-        for parent, folders, files in os.walk(top, followlinks=False):
-            yield from (Path(parent, name) for name in (*folders, *files))
+    yield name, state
+    for entry in root.names(name) if stat.S_ISDIR(state.st_mode) else ():
+        yield from _below(root, entry if name == "." else f"{name}/{entry}")
 
 
-def _what(path: Path) -> str:
+def _what(root: Root, name: str, state: os.stat_result) -> str:
+    if not stat.S_ISREG(state.st_mode):
+        made = f" {state.st_ino} {state.st_mtime_ns}" if stat.S_ISLNK(state.st_mode) else ""
+        return f"{state.st_mode:o}{made}"
     try:
-        status = path.lstat()
-        if path.is_symlink():
-            return f"link {os.readlink(path)!r}"
-        if not path.is_file():
-            return f"{status.st_mode:o}"
-        with path.open("rb") as file:
-            return f"{status.st_mode:o} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        with root.open(name) as file:
+            return f"{state.st_mode:o} {hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:  # gone meanwhile, or not readable any more
         return f"{error.strerror}"

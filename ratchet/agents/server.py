@@ -8,7 +8,6 @@ any other. Text of a client's is data: it is the message, the kernel file, or an
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from ratchet.agents.program import RUNNING, Job, Jobs
 from ratchet.agents.proposal import Target, message_of
 from ratchet.exam.judge.evidence import FOLDERS
 from ratchet.loop import log, recorded
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process.root import Root
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view.text import clean, kind_of, number
@@ -203,7 +202,7 @@ def _short_row(row: Row) -> dict[str, Any]:
 
 def _text(root: Path, file: str, size: int) -> str:
     try:
-        return read_file(root / file, _FILE_BYTES).decode()
+        return Root(root).read(file, _FILE_BYTES).decode()
     except UnicodeDecodeError:
         raise Refusal(Status.USAGE, f"{file} is no text: {size} bytes") from None
     except (OSError, ValueError) as error:
@@ -214,15 +213,11 @@ def _files(root: Path, name: str) -> Iterator[tuple[str, int]]:
     """Paths relative to the root and sizes of an experiment's files; links lead nowhere."""
     if Path(name).name != name or name in ("", ".", ".."):  # a ledger is text that anyone can edit
         return
+    top = Root(root)
     for folder in FOLDERS:
-        top = root / folder / name
-        if (root / folder).is_symlink() or top.is_symlink():
-            continue
-        for parent, _, names in os.walk(top, followlinks=False):
-            for one in names:
-                path = Path(parent, one)
-                if path.is_file() and not path.is_symlink():
-                    yield path.relative_to(root).as_posix(), path.stat().st_size
+        for one in top.files(f"{folder}/{name}"):
+            state = top.state(one)
+            yield one, state.st_size if state else 0
 
 
 def _sayable(arguments: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from ratchet.loop.decide import conditions_of, scored
 from ratchet.loop.history import History
 from ratchet.loop.rows import newest
 from ratchet.loop.subject import Subject
+from ratchet.process import paths
 from ratchet.search.brief import RECENT, brief
 from ratchet.values import Decision, Row, Timeline
 from ratchet.values.brief import Task
@@ -45,11 +46,11 @@ def advise_options(parser: argparse.ArgumentParser) -> None:
 
 def advise_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
     """Print what to try next, or make one of the edits; judges nothing."""
-    if not kernel.is_file():
+    if not paths.is_file(kernel):
         raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
     history = History(root)
     name = Subject.of(history, kernel).kernel
-    source = kernel.read_bytes()
+    source = paths.read(kernel)
     file = File.of(source, kernel.name)
     row, timeline = _incumbent(history, name, source)
     attempts = tuple(_attempts(history, name, row))
@@ -61,7 +62,7 @@ def advise_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> 
             raise Refusal(Status.USAGE, f"there is no advice {wanted} for {name}, wanted 1 to {len(advice)}")
         advice = (advice[wanted - 1],)
     if options.apply:
-        kernel.write_bytes(advice[0].rewrite.after)
+        paths.write(kernel, advice[0].rewrite.after)
     _print(options, advice, row, source, name)
     return Status.PASS.exit_code
 

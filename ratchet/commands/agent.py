@@ -13,6 +13,7 @@ from ratchet.agents.agent import Agent
 from ratchet.agents.proposal import Target
 from ratchet.commands.options import count, count_option, json_option, kernel_option, seconds
 from ratchet.loop import log
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.process.sandbox import landlock
 from ratchet.values.agent import Rules, Stop, Turn
@@ -123,7 +124,7 @@ def mcp_command(options: argparse.Namespace, *, root: Path, say: Callable[[str],
     """Serve until the client closes the streams. Standard output is the protocol's: a refusal goes to ``say``."""
     here = root / (options.kernel or home.KERNEL)  # a client starts a server in any folder
     try:
-        _serve(root, here if here.is_file() else home.kernel(root, options.kernel))
+        _serve(root, here if paths.is_file(here) else home.kernel(root, options.kernel))
     except Refusal as refusal:
         say(f"{refusal.status.name}: {refusal.message}")
         return refusal.status.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +17,18 @@ from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
 from ratchet.loop.plumbing import Git
+from ratchet.process import paths
+from ratchet.process.root import Root
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Explanation
 from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status
-from ratchet.view.changes import change_line, counted, junit, markdown
+from ratchet.view.changes import change_line, code, counted, junit, markdown
 
 CONFIGURATION = targets.CONFIGURATION
+_OF_THE_JUDGE = frozenset({Status.NOT_FOUND, Status.USAGE})
+"""Of an export: what the judge says itself. Other refusals quote the user's code, which may have read what it says."""
+_PLACE = re.compile(r"([\w./-]{1,120}\.py):\d{1,6}(?=: )", re.ASCII)
 _KEYS = frozenset({"target", "inputs", "cases", "options", "chips", "allowed_share"})
 
 
@@ -50,44 +56,47 @@ def ci_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> in
     """Compare the work tree with a revision. ``REGRESSED`` where a target got slower or no longer compiles, else
     ``UNSETTLED`` where a process was killed or ran out of time or memory."""
     root = top(Path.cwd())
-    entries = list(read(root))
+    now = list(read(root))
     for path in filter(None, (options.markdown, options.junit)):
         folder_for(path)
     changes: list[Change] = []
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder, Compilers.start() as compilers:
         base = checkout(root, options.base, Path(folder))
+        entries, notes = _agreed(list(read(base)), now)
+        for note in notes:
+            say(note)
+        if not entries:
+            wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs'
+            raise Refusal(Status.NOT_FOUND, f"{root / CONFIGURATION} has no list tool.ratchet.ci: {wanted}")
         for entry in entries:
             changes.append(_change(entry, root, base, compilers))
             say(change_line(changes[-1]))
-    text = markdown(changes, base=options.base)
+    text = markdown(changes, base=options.base, notes=notes)
     for path, content in ((options.markdown, text + "\n"), (options.junit, junit(changes))):
         if path is not None:
-            path.write_text(content, encoding="utf-8")
+            paths.write_named(path, content.encode())
     print(text if options.markdown is None else counted(changes))
     return outcome(one.kind for one in changes).exit_code
 
 
 def top(folder: Path) -> Path:
     """The top of the git work tree that ``folder`` is in. Raises Refusal ``NOT_A_REPOSITORY``."""
-    found = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    found = next((one for one in (folder, *folder.parents) if paths.exists(one / ".git")), None)
     if found is None:
         raise Refusal(Status.NOT_A_REPOSITORY, f"{folder} is in no git work tree: run it in your repository")
     return found
 
 
 def read(root: Path) -> Iterator[Entry]:
-    """The targets of the configuration, in its order, one for each case and chip.
+    """The targets of the configuration, in its order, one for each case and chip; none where there is no list.
 
     Raises:
-      Refusal: ``NOT_FOUND`` without a list, ``USAGE`` for what is wrong in it.
+      Refusal: ``USAGE`` for what is wrong in it.
     """
-    path = root / CONFIGURATION
-    if not path.is_file():
-        raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: there is no such file")
-    listed = targets.configuration(root).get("ci")
+    listed = targets.configuration(root).get("ci", [])
     wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs = ["bf16[8,128]"]'
-    if not isinstance(listed, list) or not listed:
-        raise Refusal(Status.NOT_FOUND, f"{path} has no list tool.ratchet.ci: {wanted}")
+    if not isinstance(listed, list):
+        raise Refusal(Status.USAGE, f"{CONFIGURATION}: tool.ratchet.ci: {wanted}")
     for number, table in enumerate(listed, 1):
         where = f"{CONFIGURATION}: tool.ratchet.ci, entry {number}"
         if not isinstance(table, Mapping) or not isinstance(table.get("target"), str):
@@ -99,10 +108,18 @@ def read(root: Path) -> Iterator[Entry]:
 
 def _entries(table: Mapping[str, Any], root: Path, where: str) -> Iterator[Entry]:
     allowed, chips = table.get("allowed_share", TRADE_APART), table.get("chips", [])
-    if not isinstance(allowed, int | float) or isinstance(allowed, bool) or not 0 <= allowed < 1:
-        raise Refusal(Status.USAGE, f"{where}: allowed_share is {allowed!r:.40}, wanted a share such as 0.02")
+    if not targets.is_share(allowed):
+        raise Refusal(Status.USAGE, f"{where}: allowed_share is {allowed!r:.40}, wanted {targets.SHARE}")
     if not isinstance(chips, list) or not all(chip in CHIPS for chip in chips):
         raise Refusal(Status.USAGE, f"{where}: chips is {chips!r:.60}, wanted some of {', '.join(CHIPS)}")
+    files = [table["target"].partition(":")[0]] if ".py" in table["target"] else []
+    for name in (*files, *([str(table["cases"])] if "cases" in table else [])):
+        try:
+            there = Root(root).name(name)
+        except OSError as error:
+            raise Refusal(Status.USAGE, f"{where}: {name!r:.80}: {error.strerror}; wanted a file of it") from None
+        if ".git" in there.lower().split("/"):
+            raise Refusal(Status.USAGE, f"{where}: {name!r:.80} is git's own, wanted a file of the repository")
     if "cases" in table:
         cases = targets.cases(root / str(table["cases"]))
     else:
@@ -111,6 +128,28 @@ def _entries(table: Mapping[str, Any], root: Path, where: str) -> Iterator[Entry
     for case in cases:
         for chip in chips or [case.chip]:
             yield Entry(target=table["target"], case=replace(case, chip=chip), allowed_share=float(allowed))
+
+
+def _agreed(base: Sequence[Entry], now: Sequence[Entry]) -> tuple[list[Entry], tuple[str, ...]]:
+    """What is judged: the list of the base, and what is new in this one. Also what the change does to the list.
+
+    Whoever makes a change does not decide by the same change what it is judged by.
+    """
+    before, after = ({(one.title, one.case.chip): one for one in side} for side in (base, now))
+    notes = []
+    for key, one in before.items():
+        said, new = f"`{code(one.title)}` on {one.case.chip}", after.get(key)
+        if new is None:
+            notes.append(f"{said}: this change takes it off the list; it is judged as the base lists it")
+            continue
+        if new.allowed_share != one.allowed_share:
+            shares = f"{one.allowed_share:g} of the base, not {new.allowed_share:g}"
+            notes.append(f"{said}: this change sets another allowed_share; it is judged by {shares}")
+        if new.case != one.case:
+            notes.append(f"{said}: this change gives it other inputs or options; it is judged by those of the base")
+    came = [one for key, one in after.items() if key not in before]
+    notes += [f"`{code(one.title)}` on {one.case.chip}: this change puts it on the list" for one in came if before]
+    return [*before.values(), *came], tuple(notes)
 
 
 def checkout(root: Path, revision: str, folder: Path) -> Path:
@@ -155,14 +194,22 @@ def _change(entry: Entry, root: Path, base: Path, compilers: Compilers) -> Chang
 
 
 def _exported(entry: Entry, folder: Path) -> Exported | Refusal:
-    """The program that a folder's files make of an entry, or why there is none."""
-    text = str(folder / entry.target) if entry.target.partition(":")[0].endswith(".py") else entry.target
+    """The program that a folder's files make of an entry, or why there is none, without a word of their author's."""
+    named = entry.target.partition(":")[0].endswith(".py")
+    text = str(folder / entry.target) if named else entry.target
     try:
+        if named and not Root(folder).is_file(entry.target.partition(":")[0]):
+            raise Refusal(Status.NOT_FOUND, f"there is no file {entry.target}: name one as path/file.py:function")
         return targets.export(targets.parse(text, folders=(folder / "src", folder)), entry.case)
     except Refusal as refusal:
         if refusal.status in (Status.INTERRUPTED, Status.NO_SPACE, Status.INFRASTRUCTURE):
             raise
-        return refusal
+        if refusal.status in _OF_THE_JUDGE:
+            return refusal
+        place = _PLACE.match(refusal.message)
+        where = f"{place[0]}: " if place and Root(folder).is_file(place[1]) else ""
+        todo = "what it says is its author's and not shown here; `ratchet explain` shows it"
+        return type(refusal)(refusal.status, f"{where}{refusal.status.meaning}; {todo}")
 
 
 def _costs(entry: Entry, exported: Exported | Refusal, compilers: Compilers) -> Costs:

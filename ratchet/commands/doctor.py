@@ -21,8 +21,9 @@ from ratchet.exam.judge import evidence
 from ratchet.exam.measure import devices
 from ratchet.loop import log
 from ratchet.loop.history import History
-from ratchet.process import key
+from ratchet.process import key, paths
 from ratchet.process.boot import home
+from ratchet.process.root import Root
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps, or_null, plain
@@ -217,13 +218,13 @@ _WALLS = (
 def memory() -> tuple[int, int]:
     """Bytes of memory: in all, and free for a new process, as this process's control group allows."""
     try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        lines = dict(line.split(":", 1) for line in paths.read(Path("/proc/meminfo")).decode().splitlines())
         total, free = (int(lines[name].split()[0]) << 10 for name in ("MemTotal", "MemAvailable"))
     except (OSError, ValueError, KeyError, IndexError):
         return 0, 0
     try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        limit = int(paths.read(Path("/sys/fs/cgroup/memory.max")).decode())
+        used = int(paths.read(Path("/sys/fs/cgroup/memory.current")).decode())
         total, free = min(total, limit), max(0, min(free, limit - used))
     except (OSError, ValueError):  # no such file, or "max"
         pass
@@ -231,8 +232,9 @@ def memory() -> tuple[int, int]:
 
 
 def _evidence_bytes(root: Path) -> int:
-    files = (file for name in evidence.FOLDERS for file in (root / name).rglob("*"))
-    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())
+    top = Root(root)
+    states = (top.state(file) for name in evidence.FOLDERS for file in top.files(name))
+    return sum(state.st_size for state in states if state is not None)
 
 
 def _version(name: str) -> str:

@@ -24,6 +24,7 @@ from ratchet.loop.frozen import changed
 from ratchet.loop.history import History
 from ratchet.loop.judge_only import judge_only
 from ratchet.loop.trial import Judge, Outcome
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.project import table
 from ratchet.project.judging import ProjectJudge, together
@@ -91,10 +92,10 @@ def judge_command(options: argparse.Namespace, *, root: Path, function: JudgeFun
     kernel = project.root / project.editable
     with Progress() as progress, tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
         copy = Path(folder, kernel.name)
-        copy.write_bytes(kernel.read_bytes())
+        paths.write(copy, paths.read(kernel))
         judge = _judge_of(project, options, function, progress, read=work_tree(project.root))
         judged = list(judge.each(copy, Path(folder)))
-    verdict = together(judged, kernel_rel=project.editable, source=kernel.read_bytes())
+    verdict = together(judged, kernel_rel=project.editable, source=paths.read(kernel))
     shown = [(one.case.name, one.verdict) for one in judged]
     if options.json:
         print(dumps(problems_document(shown, verdict.score, verdict.status, reason=verdict.reason)))
@@ -111,7 +112,7 @@ def across_options(parser: argparse.ArgumentParser) -> None:
 
 def across_command(options: argparse.Namespace, *, root: Path, kernel: Path, function: JudgeFunction) -> int:
     """Judge a kernel on every chip and print a line for each. The first that does not pass decides the exit code."""
-    if not kernel.is_file():
+    if not paths.is_file(kernel):
         raise Refusal(Status.NOT_FOUND, f"there is no file {options.kernel}: name a kernel file")
     name = kernel.relative_to(root) if kernel.is_relative_to(root) else kernel
     with Progress() as progress:
@@ -182,7 +183,7 @@ def from_head(root: Path) -> Read:
     history = History(root)
 
     def read(path: str) -> bytes | None:
-        if not (root / path).is_file():
+        if not paths.is_file(root / path):
             return None
         entry = history.objects.entry("HEAD", path)
         return history.objects.blob(entry.blob) if entry else None
@@ -254,9 +255,9 @@ def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
         said = changed(log.rows(root), outcome.row)
         print(report(verdict, decision=decision or "none", changed=said, **ended))
         blame = root / DUMPS / outcome.row.id / BLAME
-        if options.deep and blame.is_file():
+        if options.deep and paths.is_file(blame):
             # The indent keeps text of the kernel's from passing for a line of ours.
-            print("", *(f"  {line}".rstrip() for line in blame.read_text().splitlines()), sep="\n")
+            print("", *(f"  {line}".rstrip() for line in paths.read(blame).decode().splitlines()), sep="\n")
     _print_result(outcome)
 
 

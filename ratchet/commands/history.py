@@ -23,6 +23,7 @@ from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.series import PROOFS
 from ratchet.loop.workspace import under_way
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.values import Row, Timeline
 from ratchet.values.difference import Side
@@ -134,7 +135,7 @@ def show_command(options: argparse.Namespace, *, root: Path) -> int:
     row = log.find(root, options.id)
     entry = next(one for one in entries(log.rows(root)) if one.row == row)
     blame = f"{DUMPS}/{row.id}/{BLAME}"
-    blame = blame if _names_a_folder(row) and (root / blame).is_file() else ""
+    blame = blame if _names_a_folder(row) and paths.is_file(root / blame) else ""
     document = {**entry_document(entry), "blame": blame or None}
     print(dumps(document) if options.json else show(entry, width=terminal_width(), blame=blame))
     return Status.PASS.exit_code
@@ -228,7 +229,7 @@ def coloured() -> bool:
 
 def _is_file(root: Path, path: str) -> bool:
     """Whether a path of the ledger names a file below ``root``."""
-    return not Path(path).is_absolute() and ".." not in Path(path).parts and (root / path).is_file()
+    return not Path(path).is_absolute() and ".." not in Path(path).parts and paths.is_file(root / path)
 
 
 def _printed(
@@ -282,12 +283,13 @@ def _settled(read: Callable[[], Value]) -> Value:
 def changes(path: Path) -> Iterator[None]:
     """Once now, and once after every change of a file, while somebody reads standard output."""
     seen: object = object()
+    root, name = paths.of(path)
     while not _unread():
         try:
-            stat = path.stat()
-            now: object = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            stat = root.state(name)
         except OSError:
-            now = None
+            stat = None
+        now = (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else None
         if now != seen:
             seen = now
             yield

@@ -18,6 +18,7 @@ from ratchet.commands.options import count_option
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.search import cluster
 from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest, Unfit, decode_request, encode_answer
@@ -99,15 +100,15 @@ def _own_judge() -> dict[str, str]:
 
 
 def _make_token(path: Path, *, is_head: bool) -> None:
-    if path.exists():
+    if paths.exists(path):
         return
     if not is_head:
         message = f"there is no {path}: copy it from the head, with mode 600; without it nobody joins"
         raise Refusal(Status.NOT_FOUND, message)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
+    folder, below = paths.of(path.parent)
+    folder.make_folder(below, 0o700)
+    root, name = paths.of(path)
+    root.create(name, secrets.token_hex(32).encode(), 0o600)
 
 
 def worker_command(*, root: Path, function: JudgeFunction) -> int:
@@ -157,14 +158,14 @@ class NodeJudge:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-")))
             kernel, lock = folder / Path(asked.kernel).name, folder / "lock.json"
-            kernel.write_bytes(asked.text)
+            paths.write(kernel, asked.text)
             if asked.lock is not None:
-                lock.write_bytes(asked.lock)
+                paths.write(lock, asked.lock)
             against = None
             if asked.beside is not None:
                 against = Against(kernel=folder / "incumbent" / kernel.name, test=asked.beside.test)
-                against.kernel.parent.mkdir()
-                against.kernel.write_bytes(asked.beside.text)
+                paths.make_folder(against.kernel.parent)
+                paths.write(against.kernel, asked.beside.text)
             self._workers = self._workers or Workers(
                 CHIPS[asked.chip], keep=True, compiles=is_tpu(asked.conditions.evaluator)
             )

@@ -13,7 +13,9 @@ from ratchet.commands.options import json_option, kernel_argument, kernel_option
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME, writing
 from ratchet.loop.workspace import under_way
+from ratchet.process import paths
 from ratchet.process.boot import home
+from ratchet.process.root import Root
 from ratchet.report import words
 from ratchet.report.gather import kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
@@ -62,12 +64,12 @@ def which(root: Path, given: Path | None) -> str:
     """
     known = kernels(root)
     if given is None:
-        return KERNEL if KERNEL in known or not known or (root / KERNEL).is_file() else known[-1]
+        return KERNEL if KERNEL in known or not known or paths.is_file(root / KERNEL) else known[-1]
     for name in (given.as_posix(), _inside(root, Path.cwd() / given), _inside(root, root / given)):
         if name in known:
             return name
-    if given.is_file() or (root / given).is_file():
-        return _inside(root, given.resolve() if given.is_file() else root / given)
+    if paths.is_file(given) or paths.is_file(root / given):
+        return _inside(root, given.resolve() if paths.is_file(given) else root / given)
     listed = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
     has = f"it has rows of {listed}" if known else f'it is empty: `{home.PROGRAM} "baseline"` writes its first row'
     raise Refusal(Status.NOT_FOUND, f"{given} is no file, and {NAME} has no row of it; {has}")
@@ -82,10 +84,11 @@ def _gallery(root: Path, folder: Path, say: Say) -> int:
 
     known = kernels(root)
     files, stories = file_names(known), []
-    folder.mkdir(parents=True, exist_ok=True)
+    paths.make_folder(folder)
     for kernel, file in zip(known, files, strict=True):
         overview: Story = story(material(root, kernel))
-        _replace(folder / file, page(overview, index=_INDEX).encode())
+        with writing(file):
+            paths.write(folder / file, page(overview, index=_INDEX).encode())
         stories.append(overview)
     write(folder / _INDEX, index_page(stories, files).encode(), root=root, say=say)
     return Status.PASS.exit_code
@@ -97,27 +100,16 @@ def write(path: Path, data: bytes, *, root: Path, say: Say) -> None:
     Raises:
         Refusal: USAGE where there is no such folder, or it is a folder; NO_SPACE or LEDGER_UNWRITABLE.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder, wanted a file" if path.is_dir() else f"cannot be written: there is no {path.parent}"
+    real = path.parent.resolve() / path.name
+    if (there := paths.is_folder(real)) or not Root(real.parent).exists("."):
+        what = "is a folder, wanted a file" if there else f"cannot be written: there is no {path.parent}"
         raise Refusal(Status.USAGE, f"-o: {path} {what}")
-    _replace(path, data)
+    with writing(str(path)):
+        paths.write_named(real, data)
     say(f"wrote {path} ({len(data) / 1e6:.1f} MB)")
-    name = _inside(root, path.resolve())
+    name = _inside(root, real)
     if any(one.code == "??" and one.path == name for one in History(root).checks.differences()):
         say(f"git does not ignore {name}, and the next experiment would be refused because of it: add it to .gitignore")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    with writing(str(path)):
-        if path.exists() and not path.is_file():  # a device or a pipe
-            path.write_bytes(data)
-            return
-        temporary.write_bytes(data)
-        temporary.replace(path)
-
-
-# --- serve ---
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
@@ -170,8 +162,8 @@ def _version(history: History, root: Path) -> str:
     parts = [under_way(history), history.refs.resolve("HEAD") or ""]
     for path in (root / NAME, root / DUMPS):
         try:
-            state = path.stat()
-            parts.append(f"{state.st_mtime_ns} {state.st_size}")
+            state = Root(root).state(path)
+            parts.append(f"{state.st_mtime_ns} {state.st_size}" if state else "")
         except OSError:
             parts.append("")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

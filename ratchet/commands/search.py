@@ -27,6 +27,7 @@ from ratchet.loop import log
 from ratchet.loop.history import History
 from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
+from ratchet.process import paths
 from ratchet.search.candidates import Candidate, baseline, bench
 from ratchet.search.propose import DEFAULT, STRATEGIES
 from ratchet.search.remote import judges
@@ -65,14 +66,14 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
 
 def sweep_command(options: argparse.Namespace, *, root: Path, kernel: Path, function: JudgeFunction, say: Say) -> int:
     """Model every point and print them ranked, or write one point into the file."""
-    if not kernel.is_file():
+    if not paths.is_file(kernel):
         raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
     axes = [choices(text) for text in options.knobs]
     wanted = points(axes)
     if options.apply:
         return _apply(kernel, wanted)
     shown = os.path.relpath(kernel, root)
-    if not problems.lock_path(kernel).exists():
+    if not paths.exists(problems.lock_path(kernel)):
         todo = f'judge it once, {PROGRAM} --kernel {shown} "baseline"'
         raise Refusal(Status.NOT_FOUND, f"{shown} has no frozen problem yet: {todo}")
     chip = CHIPS[options.chip]
@@ -105,10 +106,10 @@ def _apply(kernel: Path, wanted: Sequence[Point]) -> int:
     """Write a point into the kernel file: every other byte stays."""
     if len(wanted) != 1:
         raise Refusal(Status.USAGE, f"--apply writes one point, and {len(wanted)} are named: give each knob one value")
-    before = kernel.read_bytes()
+    before = paths.read(kernel)
     after = with_constants(before, kernel.name, wanted[0])
     if after != before:
-        kernel.write_bytes(after)
+        paths.write(kernel, after)
     print(f"{in_words(wanted[0])} in {kernel.name}: {'written' if after != before else 'as it was'}")
     return Status.PASS.exit_code
 
@@ -260,7 +261,7 @@ def try_command(options: argparse.Namespace, *, root: Path, kernel: Path, functi
 
 def _read(file: Path) -> tuple[Path, bytes]:
     try:
-        return file, file.read_bytes()
+        return file, paths.read(file)
     except OSError as error:
         raise Refusal(Status.NOT_FOUND, f"{file} cannot be read: {error.strerror}; wanted a kernel file") from None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ratchet.commands.options import text_option
+from ratchet.process import paths
 from ratchet.selftest import corpus as corpora
 from ratchet.selftest import run as selftest
 from ratchet.values.status import Status
@@ -47,7 +48,7 @@ def selftest_command(
     seconds = time.monotonic() - start
     print(trials_table(trials, left_out=chosen.left_out, seconds=seconds))
     if options.json is not None:
-        options.json.write_text(trials_json(trials, left_out=chosen.left_out, seconds=seconds))
+        paths.write(options.json, trials_json(trials, left_out=chosen.left_out, seconds=seconds).encode())
     fine = all(trial.as_expected or trial.skipped for trial in trials)
     return (Status.PASS if fine else Status.SELFTEST_FAILED).exit_code
 

@@ -14,6 +14,7 @@ from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.candidate.target import GENERATOR, Case, Target
 from ratchet.kernelfile.knobs import Knob, choices, in_words, knobs, points, with_constants
+from ratchet.process import paths
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
@@ -70,7 +71,7 @@ def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bo
     exported = targets.export(target, case, files=sources.files)
     explanation = compilers.explained(exported, case.chip, title, modelled=modelled, folder=folder)
     if trace is not None and explanation.timeline is not None:
-        data, footprint = (folder / OPTIMIZED).read_bytes(), explanation.footprint
+        data, footprint = paths.read(folder / OPTIMIZED), explanation.footprint
         buffers = hbm_buffers(data, footprint.hbm_bytes) if footprint else ()
         write_xspace(explanation.timeline, trace, title=title, hlo_module=data, buffers=buffers)
     return replace(explanation, knobs=_by_value(sources.constants.values()))
@@ -209,10 +210,10 @@ def folder_for(file: Path) -> None:
       Refusal: ``USAGE`` where there can be no such file.
     """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        paths.make_folder(file.parent)
     except OSError as error:
         raise Refusal(Status.USAGE, f"{file} cannot be written: {error.strerror}") from None
-    if file.is_dir():
+    if paths.is_folder(file):
         raise Refusal(Status.USAGE, f"{file} is a folder, wanted a file")
 
 

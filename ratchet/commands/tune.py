@@ -15,6 +15,7 @@ from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.measure import devices
 from ratchet.kernelfile.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
+from ratchet.process import paths
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
 from ratchet.tune.fit import modelled, ranked, shortlist
@@ -155,8 +156,8 @@ def _write(rows: list[Tuned], options: argparse.Namespace, target: Target) -> li
         texts[SHORTLIST] = _json(shortlist_document(rows, target=options.target))
     for name, text in texts.items():
         path = options.out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        paths.make_folder(path.parent)
+        paths.write(path, text.encode())
     return [options.out / name for name in texts]
 
 

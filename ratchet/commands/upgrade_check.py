@@ -17,6 +17,7 @@ from ratchet import launch
 from ratchet.commands.environments import environment_of
 from ratchet.commands.options import inputs, json_option, seconds
 from ratchet.commands.targets import target_of
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.upgrade.upgrade import FAILED, REQUEST, request_of, side_name, upgraded
 from ratchet.values.change import Costs, Output, Side
@@ -106,7 +107,7 @@ def _sides(
         while len(sides) < len(requests):
             waiting = [number for number in range(len(requests)) if number not in sides]
             request = {"targets": [(number, requests[number]) for number in waiting], "values": values}
-            (folder / REQUEST).write_text(json.dumps(request))
+            paths.write(folder / REQUEST, json.dumps(request).encode())
             ending = _run(folder, environment, waiting, deadline)
             for number in waiting:
                 record = _record(folder, number)
@@ -134,7 +135,7 @@ def _run(folder: Path, environment: Path, waiting: Sequence[int], deadline: floa
       Refusal: what it refused.
     """
     python = os.path.realpath(environment / "bin" / "python")
-    with (folder / "output.txt").open("w+") as output:
+    with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             [python, "-I", "-S", str(home.START), "upgrade", str(environment), str(folder)],
             stdin=subprocess.DEVNULL,
@@ -149,8 +150,8 @@ def _run(folder: Path, environment: Path, waiting: Sequence[int], deadline: floa
             process.wait()
         output.seek(0)
         said = "".join(output.read().strip().splitlines()[-1:])[:_SAID]
-    if (folder / FAILED).is_file():
-        failed = json.loads((folder / FAILED).read_text())
+    if paths.is_file(folder / FAILED):
+        failed = json.loads(paths.read(folder / FAILED).decode())
         raise Refusal(Status[failed["status"]], failed["message"])
     why = f"nothing new in {deadline:g} s, see --deadline" if code is None else f"its process ended with {code}"
     if code is not None and code < 0:
@@ -172,7 +173,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, waiting: Sequence[int]
 
 def _record(folder: Path, number: int) -> dict[str, Any]:
     path = folder / side_name(number)
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return json.loads(paths.read(path).decode()) if paths.is_file(path) else {}
 
 
 def _ended(record: Mapping[str, Any], request: Mapping[str, Any], ending: _Ending, version: str) -> Side:
@@ -197,7 +198,7 @@ def _side(record: Mapping[str, Any], folder: Path) -> Side:
     known["findings"] = tuple(record.get("findings", ()))
     if "outputs" in record:
         known["outputs"] = tuple(
-            Output(shape=tuple(one["shape"]), dtype=one["dtype"], data=(folder / one["file"]).read_bytes())
+            Output(shape=tuple(one["shape"]), dtype=one["dtype"], data=paths.read(folder / one["file"]))
             for one in record["outputs"]
         )
     return Side(**known)

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ratchet.commands.options import ratchet_parser
+from ratchet.process import paths
 from ratchet.process.boot import home
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 IGNORED = """\
@@ -53,17 +55,16 @@ def init_command(options: argparse.Namespace) -> int:
     folder: Path = options.folder.resolve()
     kernel = _example(options.example)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
+        paths.make_folder(folder)
+    except NotADirectoryError:
         raise Refusal(Status.USAGE, f"{folder} is a file or below one, wanted a folder") from None
     top, new = _top(folder)
     written = []
     for path, text in _files(folder, top, kernel).items():
         shown = path.relative_to(top)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+            paths.make_folder(path.parent)
+            Root(top).create(path, text.encode())
             written.append(shlex.quote(os.path.relpath(path, folder)))
             print(f"wrote {shown}")
         except FileExistsError:
@@ -76,7 +77,7 @@ def init_command(options: argparse.Namespace) -> int:
 
 
 def _files(folder: Path, top: Path, kernel: str) -> Mapping[Path, str]:
-    protocol = (home.FILES / "program.md").read_text(encoding="utf-8")
+    protocol = paths.read(home.FILES / "program.md").decode()
     for said, instead in INSTEAD:
         protocol = protocol.replace(said, instead)
     return {
@@ -92,17 +93,17 @@ def _missing(path: Path, text: str) -> str:
     """Which lines of ours a file of git's rules lacks."""
     if path.name not in (".gitignore", ".gitattributes"):
         return ""
-    have = path.read_text(errors="replace").splitlines()
+    have = paths.read(path).decode(errors="replace").splitlines()
     lines = [line for line in text.splitlines() if line not in have and not line.startswith("#")]
     return f"; it lacks {', '.join(lines)}" if lines else ""
 
 
 def _example(name: str) -> str:
-    known = {path.stem: path for path in (*home.FILES.glob("examples/*.py"), home.FILES / "kernel.py")}
+    known = {path.stem: path for path in (*paths.files(home.FILES / "examples"), home.FILES / "kernel.py")}
     if name not in known:
         message = f"there is no example {name!r:.60}, wanted one of {', '.join(sorted(known))}"
         raise Refusal(Status.NOT_FOUND, message)
-    return known[name].read_text(encoding="utf-8")
+    return paths.read(known[name]).decode()
 
 
 def _top(folder: Path) -> tuple[Path, bool]:
@@ -183,7 +184,7 @@ def _sections(protocol: str) -> tuple[str, str, Mapping[str, str]]:
 def guides_command(*, root: Path) -> int:
     """Write them again, beside the protocol, and say which changed."""
     try:
-        protocol = (root / PROTOCOL).read_text(encoding="utf-8")
+        protocol = paths.read(root / PROTOCOL).decode()
         files = guides(protocol, program=home.PROGRAM)
     except FileNotFoundError:
         todo = f"`{home.PROGRAM} init` lays out a workspace"
@@ -192,10 +193,10 @@ def guides_command(*, root: Path) -> int:
         raise Refusal(Status.USAGE, f"{PROTOCOL}: {error}") from None
     for name, text in files.items():
         path = root / name
-        before = path.read_text(encoding="utf-8") if path.is_file() else None
+        before = paths.read(path).decode() if paths.is_file(path) else None
         if before != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            paths.make_folder(path.parent)
+            paths.write(path, text.encode())
         print(f"{name}: {'as it was' if before == text else 'written'}")
     return Status.PASS.exit_code
 

@@ -84,7 +84,7 @@ def line_of(root: Path, branch: str, *, folder: Path) -> Path:
     log.load(history, head)
     rows = ledger.load_bytes(history.root / ledger.NAME)
     history.trees.remove(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    history.tree.make_folder(folder)
     tip, is_new = history.refs.tip(_HEADS + branch), history.refs.resolve(_HEADS + branch) is None
     history.trees.add_on(path, branch)
     if is_new and rows is not None:

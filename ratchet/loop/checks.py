@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ratchet.loop.objects import contents
 from ratchet.loop.plumbing import Git
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 _UNDER_WAY = {
@@ -56,8 +57,9 @@ class Checks:
         Raises:
             Refusal: OPERATION_UNDER_WAY, NO_COMMIT, DETACHED_HEAD, SHALLOW_CLONE, NO_IDENTITY.
         """
+        own = Root(self._git.git_dir)
         for name, operation in _UNDER_WAY.items():
-            if (self._git.git_dir / name).exists():
+            if own.exists(name):
                 message = (
                     f"a {operation} is under way: finish it or `git {operation} {_way_out(operation)}`, then run again"
                 )
@@ -113,7 +115,7 @@ class Checks:
         }
         known = [path for path in wanted if path in blobs]
         in_head = dict(zip(known, contents(self._git, [blobs[path] for path in known]), strict=True))
-        here = {path: (self._git.root / path).read_bytes() for path in wanted}
+        here = {path: self._git.tree.read(path) for path in wanted}
         return [path for path in wanted if path not in in_head or _lines(here[path]) != _lines(in_head[path])]
 
     def clean(self, *, allowed: Iterable[str], sealed: Iterable[str] = ()) -> None:

@@ -10,6 +10,7 @@ from ratchet.loop.plumbing import Git
 from ratchet.loop.refs import Refs
 from ratchet.loop.remotes import Remotes
 from ratchet.loop.worktree import Trees, WorkTree
+from ratchet.process.root import Root
 
 
 class History:
@@ -24,8 +25,8 @@ class History:
         self.root = git.root
         self.common_dir = git.common_dir
         """The git folder that all worktrees of a repository share."""
-        self.state_dir = git.state_dir
-        """Ours, per worktree: the journal and scratch files."""
+        self.tree, self.git, self.common = git.tree, Root(git.git_dir), Root(git.common_dir)
+        """The work tree, its own git folder, and the one that all work trees share, as files of theirs are opened."""
         self.checks = Checks(git)
         self.objects = Objects(git)
         self.refs = Refs(git)

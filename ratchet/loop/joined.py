@@ -7,18 +7,14 @@ repeated: ``recover`` runs them all again for a mark that it finds.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from ratchet.loop import ledger, workspace
+from ratchet.loop import ledger, state
 from ratchet.loop.history import History
 from ratchet.loop.refs import MACS, ROWS, tip_ref
-from ratchet.process.sandbox.folder import read_file
+from ratchet.loop.state import JOINED
 from ratchet.values.status import Refusal, Status
-
-_MARK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +44,7 @@ def enact(history: History, joining: Joining) -> None:
     Raises:
         Refusal: BRANCH_MOVED with everything as it was; as ``recover``.
     """
-    workspace.write_journal(_path(history), asdict(joining))
+    state.save(history.git, JOINED, asdict(joining))
     _finish(history, joining)
 
 
@@ -58,9 +54,10 @@ def recover(history: History) -> tuple[str, ...]:
     Raises:
         Refusal: OPERATION_UNDER_WAY if that was on another branch than HEAD's; BRANCH_MOVED; LEDGER_BROKEN.
     """
+    refused = state.refused(history.git, JOINED)
     joining = _load(history)
     if joining is None:
-        return ()
+        return refused
     if history.checks.head().branch != joining.branch:
         name = joining.branch.removeprefix("refs/heads/")
         message = f"a merge on branch {name} was cut off: `git switch {name}` and run again to finish it"
@@ -80,7 +77,7 @@ def _finish(history: History, joining: Joining) -> None:
     after, now = objects.blob(joining.after), ledger.load_bytes(history.root / ledger.NAME)
     if now not in (before, after):
         message = f"{ledger.NAME} changed while a merge was enacted: {ledger.REPAIR}, then merge again"
-        workspace.clear_journal(_path(history))
+        state.clear(history.git, JOINED)
         raise Refusal(Status.LEDGER_BROKEN, message)
     files.write(ledger.NAME, after)
     try:
@@ -99,28 +96,23 @@ def _finish(history: History, joining: Joining) -> None:
         old, new = objects.entry(joining.old, path), objects.entry(joining.new, path)
         files.restore(path, blob=new.blob if new else None, judged=old.blob if old else None)
     files.sync_index(old=joining.old, new=joining.new, paths=(*joining.files, ledger.NAME))
-    workspace.clear_journal(_path(history))
+    state.clear(history.git, JOINED)
 
 
 def _take_back(history: History, before: bytes | None) -> None:
     if before is None:
-        (history.root / ledger.NAME).unlink()
+        history.tree.unlink(ledger.NAME)
     else:
         history.files.write(ledger.NAME, before)
-    workspace.clear_journal(_path(history))
-
-
-def _path(history: History) -> Path:
-    return history.state_dir / "joined.json"
+    state.clear(history.git, JOINED)
 
 
 def _load(history: History) -> Joining | None:
-    path = _path(history)
+    record: dict[str, Any] | None = state.known(history.git, JOINED)
+    if record is None:
+        return None
     try:
-        record: dict[str, Any] = json.loads(read_file(path, _MARK_BYTES))
         files = tuple(map(str, record.pop("files")))
         return Joining(**{name: str(value) for name, value in record.items()}, files=files)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise workspace.unreadable_journal(path, error) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise state.unreadable(history.git, JOINED, error) from error

@@ -8,24 +8,23 @@ these may be repeated: ``recover`` runs them all again for a journal that it fin
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.loop import joined, ledger, workspace
+from ratchet.exam.problem.problem import lock_path
+from ratchet.loop import joined, ledger, state
 from ratchet.loop.history import History
 from ratchet.loop.ledger import Addition
 from ratchet.loop.origin import origin, sign
 from ratchet.loop.refs import MACS, ROWS, tip_ref
+from ratchet.loop.state import PENDING
 from ratchet.process import key
-from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Decision, Row
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 
-_JOURNAL_BYTES = 64 << 20
 T = TypeVar("T")
 
 
@@ -91,12 +90,12 @@ def record(history: History, row: Row, plan: Plan, *, signed: bool = True) -> En
     added = ledger.addition(data, row)
     pending = _Pending(id=row.id, plan=plan, added=added, mac=sign(key.known() if signed else None, added.line))
     _store(history, pending)  # before the append: after it, space must not run out
-    workspace.write_journal(_path(history), asdict(pending))
+    state.save(history.git, PENDING, asdict(pending))
     try:
         ledger.write(path, added)
     except Refusal:
         if ledger.load_bytes(path) == data:
-            workspace.clear_journal(_path(history))
+            state.clear(history.git, PENDING)
         raise
     try:
         return _finish(history, pending)
@@ -111,7 +110,7 @@ def recover(history: History) -> tuple[str, ...]:
     Raises:
         Refusal: OPERATION_UNDER_WAY if that was on another branch than HEAD's; LEDGER_BROKEN.
     """
-    merged = joined.recover(history)  # there is never one of each
+    merged = (*joined.recover(history), *state.refused(history.git, PENDING))  # there is never one of each
     pending = _load(history)
     if pending is None:
         return merged
@@ -123,7 +122,7 @@ def recover(history: History) -> tuple[str, ...]:
         raise Refusal(Status.OPERATION_UNDER_WAY, message)
     if head.branch != branch:  # its branch is gone, and the ledger with it; git keeps the row
         history.refs.point(_store(history, pending))
-        workspace.clear_journal(_path(history))
+        state.clear(history.git, PENDING)
         return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
     ledger.write(history.root / ledger.NAME, pending.added)
     done = _finish(history, pending)
@@ -152,7 +151,7 @@ def _finish(history: History, pending: _Pending) -> Enacted:
                 notes.append(note)
     if plan.restore_kernel or plan.restore_lock:
         notes += _restore(history, plan)
-    workspace.clear_journal(_path(history))
+    state.clear(history.git, PENDING)
     return Enacted(row=row, moved=False, notes=tuple(notes))
 
 
@@ -217,22 +216,19 @@ def _blobs(plan: Plan) -> tuple[str, ...]:
 # --- the file ---
 
 
-def _path(history: History) -> Path:
-    return history.state_dir / "pending.json"
-
-
 def _load(history: History) -> _Pending | None:
-    path = _path(history)
+    record = state.known(history.git, PENDING)
+    if record is None:
+        return None
     try:
-        record = json.loads(read_file(path, _JOURNAL_BYTES))
         plan, added = _typed(Plan, record["plan"]), _typed(Addition, record["added"])
         if ledger.parse_row(added.line).id != record["id"]:
             raise ValueError(f"the row is not that of {record['id']!r:.40}")
+        if plan.lock != lock_path(Path(plan.kernel)).as_posix():
+            raise ValueError(f"{plan.lock!r:.80} is not the lock of {plan.kernel!r:.80}")
         return _typed(_Pending, {"id": record["id"], "plan": plan, "added": added, "mac": record.get("mac", "")})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise workspace.unreadable_journal(path, error) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise state.unreadable(history.git, PENDING, error) from error
 
 
 def _typed(kind: type[T], fields: dict[str, Any]) -> T:

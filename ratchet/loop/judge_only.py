@@ -16,6 +16,7 @@ from ratchet.loop.rows import make_row
 from ratchet.loop.subject import Subject
 from ratchet.loop.trial import Judge, Outcome
 from ratchet.loop.workspace import Interrupts, locked
+from ratchet.process import paths
 from ratchet.values import Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -84,7 +85,7 @@ def _verdict(subject: Subject, judge: Judge, blob: str, name: str) -> Verdict:
     """The verdict on a private copy of the bytes."""
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
         copy = Path(folder, Path(subject.kernel).name)
-        copy.write_bytes(subject.history.objects.blob(blob))
+        paths.write(copy, subject.history.objects.blob(blob))
         verdict = judge.judge(copy, kernel_rel=subject.kernel, evidence_id=name)
     if verdict.status is Status.INTERRUPTED:
         raise KeyboardInterrupt

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ratchet.process.boot import home
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process.root import Root, Unfit
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 
@@ -242,14 +242,10 @@ def load_bytes(path: Path) -> bytes | None:
         Refusal: LEDGER_BROKEN if it is no regular file or cannot be read.
     """
     try:
-        if path.is_symlink():
-            raise Refusal(
-                Status.LEDGER_BROKEN, f"{path.name} is a symbolic link, wanted a plain file: put the file itself there"
-            )
-        return read_file(path, LEDGER_BYTES)
+        return Root(path.parent).read(path.name, LEDGER_BYTES)
     except FileNotFoundError:
         return None
-    except ValueError as error:  # a pipe, on which a reader would wait
+    except Unfit as error:  # a pipe, on which a reader would wait
         raise Refusal(Status.LEDGER_BROKEN, f"{error}; put the file itself there") from None
     except OSError as error:
         raise Refusal(Status.LEDGER_BROKEN, f"{path.name} cannot be read: {error.strerror}") from error
@@ -310,20 +306,16 @@ def write(path: Path, added: Addition) -> None:
     wanted = added.text.encode()
     if hashlib.sha256(content[: added.size_bytes]).hexdigest() != added.before or not wanted.startswith(there):
         raise Refusal(Status.LEDGER_BROKEN, f"{path.name} changed while a row was being appended: {REPAIR}")
-    with writing(path.name):
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with writing(path.name), Root(path.parent).changed(path.name, append=True) as descriptor:
+        rest = wanted[len(there) :]
         try:
-            rest = wanted[len(there) :]
-            try:
-                if rest and os.write(descriptor, rest) != len(rest):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, added.size_bytes)
-                raise
-        finally:
-            os.close(descriptor)
-        sync_folder(path.parent)
+            if rest and os.write(descriptor, rest) != len(rest):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, added.size_bytes)
+            raise
+        Root(path.parent).flush(".")
 
 
 def append(path: Path, row: Row) -> Row:
@@ -341,20 +333,13 @@ def check_writable(path: Path) -> None:
     """Raises:
     Refusal: LEDGER_UNWRITABLE if a row could not be appended.
     """
+    root = Root(path.parent)
     with writing(path.name):
-        if path.exists():
-            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
-        elif not os.access(path.parent, os.W_OK):
+        if root.exists(path.name):
+            with root.changed(path.name, append=True):
+                return
+        if not os.access(path.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def sync_folder(folder: Path) -> None:
-    """Flushes a folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

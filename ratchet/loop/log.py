@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -251,13 +250,13 @@ def rebuild(root: Path) -> Rebuilt:
         data = "".join(f"{line}\n" for line in lines + further).encode()
         ledger.parse(data)
         path = history.root / ledger.NAME
-        before = path.read_bytes() if path.is_file() else None
+        before = history.tree.read(path) if history.tree.is_file(path) else None
         replaced = None
-        if data != before and (before is not None or len(lines + further) > 1):
+        if data != before and (history.tree.exists(path) or len(lines + further) > 1):
             if before is not None:
                 replaced = REPLACED + ledger.new_id()
                 history.refs.point({replaced: history.objects.store(before)})
-            _overwrite(path, data)
+            history.files.write(ledger.NAME, data)
         if left_out and len(lines) > 1:
             history.refs.point({tip_ref(head.branch): history.objects.store(lines[-1].encode())})
         elif left_out:
@@ -265,15 +264,3 @@ def rebuild(root: Path) -> Rebuilt:
         notes = journal.recover(history)
         total = len(ledger.read(path))
     return Rebuilt(rows=total, from_head=from_head, left_out=left_out, replaced=replaced, notes=notes)
-
-
-def _overwrite(path: Path, data: bytes) -> None:
-    """In place: git has every byte of it, so a kill half-way only means to rebuild once more."""
-    with ledger.writing(path.name):
-        if path.is_symlink():
-            path.unlink()
-        with open(path, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        ledger.sync_folder(path.parent)

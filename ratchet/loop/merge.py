@@ -299,7 +299,7 @@ class _Merge:
         return Row(**{field.name: filled.get(field.name, "") for field in fields(Row)})
 
     def _has_file(self) -> bool:
-        return (self.history.root / ledger.NAME).exists()
+        return self.history.tree.exists(ledger.NAME)
 
     def _take_refs(self) -> None:
         """The refs of the rows that come: each line, its MAC, and the commit of its experiment."""

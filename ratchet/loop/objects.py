@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ratchet.loop.plumbing import Git
 
@@ -81,15 +83,11 @@ class Objects:
         return self._git.line("hash-object", "-t", "commit", "-w", "--stdin", stdin=b"\n".join(lines))
 
     def _tree(self, parent: str, files: Mapping[str, Entry]) -> str:
-        index = self._git.state_dir / "index"
-        for leftover in (index, index.with_name("index.lock")):
-            leftover.unlink(missing_ok=True)
-        try:
+        with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
+            index = Path(folder, "index")
             self._git.output("read-tree", parent, index=index)
             self._git.output("update-index", "-z", "--index-info", stdin=index_info(files), index=index)
             return self._git.line("write-tree", index=index)
-        finally:
-            index.unlink(missing_ok=True)
 
     def unresolved(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not hashes of objects that are here."""

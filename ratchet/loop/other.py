@@ -13,7 +13,7 @@ from ratchet.loop.lineage import following
 from ratchet.loop.origin import origin
 from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, tip_ref
 from ratchet.loop.remotes import FETCHED, Fetched
-from ratchet.process import key
+from ratchet.process import key, paths
 from ratchet.values import Row
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
@@ -110,7 +110,7 @@ def _check_row(history: History, other: Other, row: Row, line: str, stored: str 
 
 def _check_file(path: Path, name: str, lines: Sequence[str]) -> None:
     """The ledger in the folder of another clone, where this is one: it may have grown since, and nothing else."""
-    if not path.is_file():
+    if not paths.is_file(path):
         return
     data = ledger.load_bytes(path) or b""
     if not data.startswith("".join(f"{line}\n" for line in lines).encode()):
@@ -118,7 +118,7 @@ def _check_file(path: Path, name: str, lines: Sequence[str]) -> None:
 
 
 def _called(source: str) -> str:
-    last = os.path.basename(os.path.realpath(source)) if Path(source).is_dir() else source.rstrip("/")
+    last = os.path.basename(os.path.realpath(source)) if paths.is_folder(Path(source)) else source.rstrip("/")
     return last.rpartition("/")[2].rpartition(":")[2].rpartition("@")[2].removesuffix(".git") or "the other line"
 
 

@@ -7,19 +7,15 @@ holds the lock puts HEAD's kernel back where the file still holds those bytes; a
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ratchet.loop import journal
+from ratchet.loop import journal, state
 from ratchet.loop.history import History
-from ratchet.loop.ledger import sync_folder, writing
+from ratchet.loop.state import PLACED
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts, locked
-from ratchet.process.sandbox.folder import read_file
 from ratchet.values.status import Refusal, Status
-
-_MARK_BYTES = 1 << 16
 
 
 @contextlib.contextmanager
@@ -39,10 +35,7 @@ def placed(subject: Subject, text: bytes | None) -> Iterator[None]:
     if _differs(subject, committed):
         raise Refusal(Status.DIRTY, f"{subject.kernel} differs from HEAD's: judge it, or `git checkout` it, first")
     blob = history.files.store(subject.kernel, text)
-    mark = _mark(history)
-    with writing(mark.name):
-        mark.write_text(json.dumps({"kernel": subject.kernel, "blob": blob}))
-        sync_folder(mark.parent)
+    state.save(history.git, PLACED, {"kernel": subject.kernel, "blob": blob})
     try:
         history.files.restore(subject.kernel, blob=blob, judged=committed)
         yield
@@ -53,8 +46,9 @@ def placed(subject: Subject, text: bytes | None) -> Iterator[None]:
 
 def recover(history: History) -> tuple[str, ...]:
     """Takes back what a killed run had placed; says so. The caller holds the lock, and has finished the journal."""
+    refused = state.refused(history.git, PLACED)
     name = _take_back(history)
-    return (f"{name} held a candidate of a run that was cut off: HEAD's is back",) if name else ()
+    return (*refused, f"{name} held a candidate of a run that was cut off: HEAD's is back") if name else refused
 
 
 @contextlib.contextmanager
@@ -108,24 +102,14 @@ def _differs(subject: Subject, blob: str) -> bool:
 
 def _take_back(history: History) -> str:
     """Puts HEAD's kernel back where the file holds what was placed; returns the file's name if it did."""
-    mark = _mark(history)
-    try:
-        record = json.loads(read_file(mark, _MARK_BYTES))
-        kernel, blob = str(record["kernel"]), str(record["blob"])
-    except FileNotFoundError:
+    record = state.known(history.git, PLACED)
+    if record is None:
         return ""
-    except (OSError, ValueError, KeyError, TypeError):
-        mark.unlink(missing_ok=True)
-        return ""
+    kernel, blob = str(record["kernel"]), str(record["blob"])
     entry = history.objects.entry(history.checks.head().commit, kernel)
     file = history.files.entry(kernel, entry)
     left = entry is not None and file is not None and file.blob == blob != entry.blob
     if left and entry is not None:
         history.files.restore(kernel, blob=entry.blob, judged=blob)
-    with writing(mark.name):
-        mark.unlink(missing_ok=True)
+    state.clear(history.git, PLACED)
     return kernel if left else ""
-
-
-def _mark(history: History) -> Path:
-    return history.state_dir / "placed.json"

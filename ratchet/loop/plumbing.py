@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from ratchet.loop.ledger import writing
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 _OPTIONS = {
@@ -67,12 +69,14 @@ class Git:
         if os.path.realpath(top) != str(self.root):
             message = f"{root} is inside the repository {top} but is not its top: `git init` here, or run at the top"
             raise Refusal(Status.NOT_A_REPOSITORY, message)
+        self.tree = Root(self.root)
+        if (there := self.tree.state(".git")) is not None and stat.S_ISLNK(there.st_mode):
+            message = f"{self.root}/.git is a symbolic link, wanted the folder itself: put it there"
+            raise Refusal(Status.NOT_A_REPOSITORY, message)
         self.git_dir = Path(git_dir)
-        self.common_dir = Path(self.root, common_dir)
-        self.state_dir = self.git_dir / "ratchet"
-        """Ours, per worktree: the journal and scratch files."""
-        with writing(str(self.state_dir)):
-            self.state_dir.mkdir(exist_ok=True)
+        self.common_dir = Path(os.path.normpath(self.root / common_dir))
+        with writing(str(self.git_dir / "ratchet")):
+            Root(self.git_dir).make_folder("ratchet")
         self._ready = True
 
     def _discover(self, *questions: str) -> list[str]:
@@ -168,21 +172,22 @@ def clear(*, root: Path, common_dir: Path, git_dir: Path, patience_s: float = PA
         if time.monotonic() > deadline:
             return (f"git is at work here (process {working[0]}), so its locks stay: {_named(locks, common_dir)}",)
         time.sleep(0.05)
-    if not _PROC.is_dir():
+    if not Root(_PROC).exists("."):
         return ()
     gone = []
     for lock in locks:
         with contextlib.suppress(OSError):
-            lock.unlink()
-            gone.append(lock)
+            if Root(git_dir if lock.is_relative_to(git_dir) else common_dir).unlink(lock):
+                gone.append(lock)
     return (f"removed locks of git that a killed run left: {_named(gone, common_dir)}",) if gone else ()
 
 
 def _locks(common_dir: Path, git_dir: Path) -> Iterator[Path]:
-    yield from (git_dir / name for name in _OF_WORKTREE if (git_dir / name).is_file())
-    yield from (common_dir / name for name in _OF_REPOSITORY if (common_dir / name).is_file())
+    own, common = Root(git_dir), Root(common_dir)
+    yield from (git_dir / name for name in _OF_WORKTREE if own.is_file(name))
+    yield from (common_dir / name for name in _OF_REPOSITORY if common.is_file(name))
     for folder in _REFS:
-        yield from (path for path in (common_dir / folder).rglob("*.lock") if path.is_file())
+        yield from (common_dir / name for name in common.files(folder) if name.endswith(".lock"))
 
 
 def _named(locks: list[Path], common_dir: Path) -> str:
@@ -192,12 +197,13 @@ def _named(locks: list[Path], common_dir: Path) -> str:
 def _working(*folders: Path) -> list[int]:
     """Processes of git whose folder is one of these or below, or whose command line names one."""
     found = []
-    for process in _PROC.glob("[0-9]*"):
+    system = Root(_PROC)
+    for process in filter(str.isdigit, system.names()):
         with contextlib.suppress(OSError):
-            if not (process / "comm").read_bytes().startswith(b"git"):
+            if not system.read(f"{process}/comm").startswith(b"git"):
                 continue
-            here = Path(os.readlink(process / "cwd"))
-            line = (process / "cmdline").read_bytes()
+            here = Path(os.readlink(_PROC / process / "cwd"))
+            line = system.read(f"{process}/cmdline")
             if any(here.is_relative_to(folder) or os.fsencode(folder) in line for folder in folders):
-                found.append(int(process.name))
+                found.append(int(process))
     return found

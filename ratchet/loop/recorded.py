@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from ratchet.loop import log
 from ratchet.loop.history import History
+from ratchet.process import paths
 from ratchet.process.boot import home
-from ratchet.process.sandbox.folder import read_file
 from ratchet.values import Row, Timeline
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
@@ -35,7 +35,7 @@ def without_spans(timeline: Timeline) -> Timeline:
 def from_file(kind: type[T], path: Path) -> T | None:
     """What :func:`to_bytes` made of a value of type ``kind``; None where there is no such file, or it holds another."""
     try:
-        return decode(kind, json.loads(read_file(path, _MOST_BYTES)))
+        return decode(kind, json.loads(paths.read(path, _MOST_BYTES)))
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -58,12 +58,12 @@ def experiment(root: Path, name: str, *, kernel: Path) -> Row:
         if entry is None:
             raise Refusal(Status.NOT_FOUND, f"HEAD has no {path}: name an experiment, `{home.PROGRAM} log` lists them")
         return _judged(root, entry.blob, f"{path} of HEAD")
-    file = Path(name) if Path(name).is_file() else history.root / name
-    if not file.is_file():
+    file = Path(name) if paths.is_file(Path(name)) else history.root / name
+    if not paths.is_file(file):
         return log.find(root, name)
     inside = file.resolve().is_relative_to(history.root)
     path = file.resolve().relative_to(history.root).as_posix() if inside else file.name
-    return _judged(root, history.objects.name(read_file(file.resolve(), _KERNEL_BYTES), path), name)
+    return _judged(root, history.objects.name(paths.read(file.resolve(), _KERNEL_BYTES), path), name)
 
 
 def _judged(root: Path, blob: str, what: str) -> Row:

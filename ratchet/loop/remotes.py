@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ratchet.loop.plumbing import Git, first_line
 from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, TIPS
+from ratchet.process import paths
 from ratchet.values.status import Refusal, Status
 
 FETCHED = "refs/ratchet/fetched/"
@@ -66,7 +67,7 @@ class Remotes:
     def _place(self, source: str) -> str:
         """A folder's name as seen from the caller's, unless a remote is called so."""
         names = os.fsdecode(self._git.output("remote")).splitlines()
-        here = bool(source) and source not in names and Path(source).is_dir()
+        here = bool(source) and source not in names and paths.is_folder(Path(source).resolve())
         return os.path.realpath(source) if here else source
 
     def _on(self, source: str, place: str) -> str:

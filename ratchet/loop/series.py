@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ratchet.process import paths
+
 FILE = Path(__file__).with_name("series.json")
 
 
@@ -34,7 +36,7 @@ def proofs(file: Path = FILE) -> Mapping[str, Proof]:
     Raises:
       ValueError: a chain of proofs has no beginning.
     """
-    by_seal = {entry["seal"]: Proof(**entry) for entry in json.loads(file.read_text())}
+    by_seal = {entry["seal"]: Proof(**entry) for entry in json.loads(paths.read(file))}
     for seal in by_seal:
         _first(seal, by_seal)
     return by_seal

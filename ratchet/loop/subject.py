@@ -87,7 +87,7 @@ class Subject:
             Refusal: LEDGER_UNWRITABLE, NO_SPACE.
         """
         ledger.check_writable(self.history.root / ledger.NAME)
-        for folder in (self.history.root, self.history.state_dir):
+        for folder in (self.history.root, self.history.git.path):
             free = shutil.disk_usage(folder).free
             if free < NEEDED_BYTES:
                 message = f"{free >> 10} KiB free at {folder}, wanted {NEEDED_BYTES >> 10} KiB: free some and run again"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons, make_row
 from ratchet.loop.subject import Subject
 from ratchet.loop.workspace import Interrupts
+from ratchet.process.root import Root
+from ratchet.process.sandbox.folder import ScratchFolder
 from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -137,19 +138,14 @@ class Trial:
         """
         tools, subject = self.tools, self.tools.subject
         tools.progress(f"{self.name}: judging {what}")
-        work = subject.history.state_dir / "work"
-        copy = work / Path(subject.kernel).name
-        with ledger.writing(str(copy)):
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            copy.write_bytes(subject.history.objects.blob(self.entry.blob))
-            against = self._against(incumbent, work / "incumbent" / copy.name)
-        try:
+        with contextlib.closing(ScratchFolder()) as scratch:
+            copy = scratch.root / Path(subject.kernel).name
+            with ledger.writing(str(copy)):
+                Root(scratch.root).create(copy.name, subject.history.objects.blob(self.entry.blob))
+                against = self._against(incumbent, scratch.root / "incumbent" / copy.name)
             verdict = tools.judge.judge(
                 copy, kernel_rel=subject.kernel, evidence_id=self.name, against=against, bar=bar
             )
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
         if verdict.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         if tools.judge.seal() != tools.seal:
@@ -165,8 +161,9 @@ class Trial:
         if incumbent is None or incumbent.evaluator not in MEASURED:
             return None
         history = self.tools.subject.history
-        copy.parent.mkdir()
-        copy.write_bytes(history.objects.blob(incumbent.kernel_blob))
+        root = Root(copy.parent.parent)
+        root.make_folder(copy.parent)
+        root.create(copy, history.objects.blob(incumbent.kernel_blob))
         begun = set(history.refs.under(EXPERIMENTS)) - {self.name}
         return Against(kernel=copy, test=comparisons(self.standing.rows, begun) + 1)
 

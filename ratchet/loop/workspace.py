@@ -1,4 +1,4 @@
-"""One run at a time in a repository, Ctrl-C only where it can do no harm, and files of what is still to be done."""
+"""One run at a time in a repository, Ctrl-C only where it can do no harm."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from filelock import FileLock, Timeout
-
-from ratchet.loop import plumbing
+from ratchet.loop import plumbing, state
 from ratchet.loop.history import History
-from ratchet.loop.ledger import sync_folder, writing
-from ratchet.process.boot import home
-from ratchet.process.sandbox.folder import read_file
+from ratchet.loop.ledger import writing
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
+HOLDER = "ratchet/holder.json"
 _HOLDER_BYTES = 1 << 16
+LOCK = "ratchet.lock"
+"""In the git folder that all work trees share."""
 
 
 @contextlib.contextmanager
@@ -33,66 +34,75 @@ def locked(history: History, *, message: str, wait_s: float, progress: Callable[
     Raises:
         Refusal: BUSY after ``wait_s`` seconds, saying who holds it.
     """
-    holder = history.common_dir / "ratchet" / "holder.json"
-    lock = FileLock(history.common_dir / "ratchet.lock")
-    with writing(str(lock.lock_file)):
-        holder.parent.mkdir(exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if wait_s > 0:
-                progress(f"waiting for {_who(holder)}")
+    git = history.common
+    with contextlib.ExitStack() as stack:
+        with writing(str(git.path / LOCK)):
+            git.make_folder(state.FOLDER)
             try:
-                lock.acquire(timeout=max(wait_s, 0), poll_interval=0.1)
-            except Timeout:
-                hint = "wait for it to end, or give --wait SECONDS"
-                raise Refusal(Status.BUSY, f"another experiment is running: {_who(holder)}; {hint}") from None
-    try:
-        killed = _git_dir(holder)
-        if killed is not None:
-            for line in plumbing.clear(root=history.root, common_dir=history.common_dir, git_dir=killed):
-                progress(line)
-        with writing(str(holder)):
+                stack.enter_context(git.locked(LOCK))
+            except BlockingIOError:
+                if wait_s > 0:
+                    progress(f"waiting for {_who(git)}")
+                try:
+                    stack.enter_context(git.locked(LOCK, wait_s=wait_s))
+                except BlockingIOError:
+                    hint = "wait for it to end, or give --wait SECONDS"
+                    raise Refusal(Status.BUSY, f"another experiment is running: {_who(git)}; {hint}") from None
+            for folder in (git, history.git):
+                folder.sweep(state.FOLDER)  # of runs that were killed
+        try:
+            killed = _git_dir(git)
+            if killed is not None:
+                for line in plumbing.clear(root=history.root, common_dir=git.path, git_dir=killed):
+                    progress(line)
             since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
             about = {"pid": os.getpid(), "since": since, "message": message[:200]}
-            holder.write_text(json.dumps({**about, "git_dir": str(history.state_dir.parent)}))
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            holder.unlink(missing_ok=True)
-        lock.release()
+            record = {**about, "git_dir": str(history.git.path)}
+            with writing(str(git.path / HOLDER)):
+                git.write(HOLDER, json.dumps(record).encode(), flush=False)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                git.unlink(HOLDER)
 
 
 def under_way(history: History) -> str:
     """The message of the experiment that runs now in this repository; ``""`` where none does. Takes no lock."""
     try:
-        record = json.loads(read_file(history.common_dir / "ratchet" / "holder.json", _HOLDER_BYTES))
+        record = _holder(history.common)
         os.kill(int(record["pid"]), 0)
         return str(record["message"])
     except PermissionError:  # it runs, as another user
         return str(record["message"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return ""
 
 
-def _who(holder: Path) -> str:
+def _holder(git: Root) -> Any:
+    """Who holds the lock, by its own words: it is shown, and says which of this repository's folders to look into."""
     try:
-        record = json.loads(read_file(holder, _HOLDER_BYTES))
+        return json.loads(git.read(HOLDER, _HOLDER_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _who(git: Root) -> str:
+    try:
+        record = _holder(git)
         return f"process {record['pid']} since {record['since']}, {record['message']!r}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return "a process that has only just begun"
 
 
-def _git_dir(holder: Path) -> Path | None:
-    """The git folder of the run that ended without removing its ``holder``; None where the last one did."""
-    if not os.path.lexists(holder):
+def _git_dir(git: Root) -> Path | None:
+    """The git folder of the run that ended without saying so; None where the last one did."""
+    if not git.exists(HOLDER):
         return None
-    common_dir = holder.parent.parent
     try:
-        named = Path(json.loads(read_file(holder, _HOLDER_BYTES))["git_dir"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return common_dir
-    return named if named.parent == common_dir / "worktrees" else common_dir
+        named = Path(_holder(git)["git_dir"])
+    except (ValueError, KeyError, TypeError):
+        return git.path
+    return named if named.parent == git.path / "worktrees" else git.path
 
 
 class Interrupts:
@@ -149,28 +159,3 @@ class Interrupts:
         """
         if self._waiting:
             raise KeyboardInterrupt
-
-
-def write_journal(path: Path, record: object) -> None:
-    """Replaces the file of what is still to be done, on the disk before this returns. Raises as ``writing``."""
-    spare = path.with_suffix(".new")
-    with writing("the journal"):
-        with open(spare, "w", encoding="utf-8") as file:
-            json.dump(record, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(spare, path)
-        sync_folder(path.parent)
-
-
-def clear_journal(path: Path) -> None:
-    """Removes it: all is done. Raises as ``writing``."""
-    with writing("the journal"):
-        path.unlink(missing_ok=True)
-        sync_folder(path.parent)
-
-
-def unreadable_journal(path: Path, error: Exception) -> Refusal:
-    """Of a journal that is damaged."""
-    message = f"the journal {path} is unreadable ({error}): keep a copy, remove it, and run `{home.PROGRAM} verify`"
-    return Refusal(Status.LEDGER_BROKEN, message)

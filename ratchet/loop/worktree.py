@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ratchet.loop.ledger import NAME as LEDGER
-from ratchet.loop.ledger import sync_folder, writing
+from ratchet.loop.ledger import writing
 from ratchet.loop.objects import Entry, Objects, index_info
 from ratchet.loop.plumbing import Git, first_line
-from ratchet.process.sandbox.folder import read_file
+from ratchet.loop.state import FOLDER
+from ratchet.process.paths import of
+from ratchet.process.root import Root, Unfit
 from ratchet.values.status import Refusal, Status
 
 _INDEX_PATIENCE_S = 2.0
@@ -38,15 +39,19 @@ class WorkTree:
             Refusal: USAGE if it is not a regular file.
         """
         try:
-            status = os.lstat(self._git.root / path)
-            if not stat.S_ISREG(status.st_mode):
-                raise Refusal(Status.USAGE, f"{path} is not a regular file: name the file itself")
-            data = read_file(self._git.root / path, _FILE_BYTES)
-        except (FileNotFoundError, NotADirectoryError):
+            with self._git.tree.open(_inside(path)) as file:
+                status, data = os.fstat(file.fileno()), file.read(_FILE_BYTES + 1)
+            if len(data) > _FILE_BYTES:
+                raise Refusal(Status.USAGE, f"{path} is larger than {_FILE_BYTES} bytes: name the kernel file itself")
+        except FileNotFoundError:
             return None
-        except ValueError as error:  # it was replaced just now, or is too large
-            raise Refusal(Status.USAGE, f"{error}: name the kernel file itself") from None
+        except Unfit:
+            raise Refusal(Status.USAGE, f"{path} is not a regular file: name the file itself") from None
         except OSError as error:
+            if error.errno == errno.ENOTDIR:
+                return None
+            if error.errno == errno.ELOOP:
+                raise Refusal(Status.USAGE, f"{path} is not a regular file: {error.strerror}") from None
             raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
         executable = status.st_mode & stat.S_IXUSR if self._modes or head is None else head.mode == "100755"
         return Entry(mode="100755" if executable else "100644", blob=self.store(path, data))
@@ -62,14 +67,9 @@ class WorkTree:
 
     def flush(self, path: str) -> None:
         """Has the file ``path``, if there is one, on the disk: what git gets to know of it must not outlive it."""
-        target = self._git.root / path
         with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            sync_folder(target.parent)
+            for name in (_inside(path), PurePath(path).parent):
+                self._git.tree.flush(name)
 
     def sync_index(self, *, old: str, new: str, paths: Iterable[str], judged: Iterable[str] = ()) -> str | None:
         """Brings the user's index from ``old`` to ``new`` for ``paths``; anything else staged there is left alone.
@@ -104,20 +104,14 @@ class WorkTree:
 
     def write(self, path: str, data: bytes) -> None:
         """Replaces the file ``path`` as a whole: it holds what it did, or ``data``, whenever this is killed."""
-        target = self._git.root / path
         with writing(path):
-            self._replace(target, self._spare(target), data)
-            sync_folder(target.parent)
+            self._git.tree.write(_inside(path), data, spare=self._spare(path))
 
     def restore(self, path: str, *, blob: str | None, judged: str | None) -> bool:
         """Brings the file ``path`` back to ``blob`` (None: no file), if its content is still ``judged``.
 
         Returns False, and changes nothing, if the file holds something else by now, or is no regular file.
         """
-        target = self._git.root / path
-        spare = self._spare(target)
-        with writing(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            spare.unlink()  # of a run that was killed here
         try:
             now = self.entry(path, None)
         except Refusal as refusal:
@@ -129,39 +123,26 @@ class WorkTree:
             return True
         if here != judged:
             return False
+        if blob is not None:
+            self.write(path, self._git.output("cat-file", "--filters", f"--path={path}", blob))
+            return True
         with writing(path):
-            if blob is None:
-                target.unlink()
-            else:
-                data = self._git.output("cat-file", "--filters", f"--path={path}", blob)
-                self._replace(target, spare, data)
-            sync_folder(target.parent)
+            self._git.tree.unlink(_inside(path))
+            self._git.tree.flush(PurePath(path).parent)
         return True
 
-    def _spare(self, target: Path) -> Path:
+    def _spare(self, path: str) -> Root | None:
         """Where a file is written before it is renamed: out of the work tree, unless that is another file system."""
-        folder = self._git.state_dir
-        if target.parent.is_dir() and target.parent.stat().st_dev != folder.stat().st_dev:
-            folder = target.parent
-        return folder / f".{hashlib.sha256(os.fsencode(target)).hexdigest()[:12]}.ratchet"
+        own, folder = Root(self._git.git_dir / FOLDER), self._git.tree.state(PurePath(path).parent)
+        here = own.state(".")
+        return own if folder and here and folder.st_dev == here.st_dev else None
 
-    @staticmethod
-    def _replace(target: Path, spare: Path, data: bytes) -> None:
-        """Write beside and rename, keeping mode and owner."""
-        status = target.stat() if target.exists() else None
-        try:
-            with open(spare, "wb") as file:
-                if status:
-                    os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-                    with contextlib.suppress(PermissionError):
-                        os.fchown(file.fileno(), status.st_uid, status.st_gid)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(spare, target)
-        except OSError:
-            spare.unlink(missing_ok=True)
-            raise
+
+def _inside(path: str) -> str:
+    """A path of a file of the work tree; one of git's own is none, nor one that leads out. Raises OSError."""
+    if any(part.lower() == ".git" for part in PurePath(path).parts) or PurePath(path).is_absolute():
+        raise OSError(errno.EXDEV, "it is no path of the work tree", path)
+    return path
 
 
 class Trees:
@@ -197,8 +178,6 @@ class Trees:
 
     def remove(self, path: Path) -> None:
         """Take a work tree away with all that is in it, read-only folders too."""
-        for parent, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(parent, stat.S_IRWXU)
-        shutil.rmtree(path, ignore_errors=True)
+        root, name = of(path)
+        root.remove(name)
         self._git.run("worktree", "prune")

@@ -14,14 +14,15 @@ import fcntl
 import fnmatch
 import functools
 import glob
+import hashlib
 import os
 import re
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from io import BufferedReader
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from ratchet.process.sandbox import folder as folders
@@ -35,6 +36,7 @@ Name = str | os.PathLike[str]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _REGULAR = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_PIECE = 1 << 20
 _TEMPORARY = re.compile(r"\.new-[0-9a-f]{16}")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG)
 _LINK = "a symbolic link is in its place or above it, and none is followed here: put the file itself there"
@@ -64,6 +66,16 @@ def has_openat2() -> bool:
     finally:
         os.close(top)
     return True
+
+
+class Unfit(OSError, ValueError):
+    """What is there is no regular file, too large, or has another name too; its text says which."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(errno.EINVAL, text)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class Root:
@@ -138,30 +150,30 @@ class Root:
 
     # --- reading ---
 
-    def open(self, name: Name) -> BinaryIO:
+    def open(self, name: Name) -> BufferedReader:
         """A regular file, to be read.
 
         Raises:
-          ValueError: it is something else.
+          Unfit: it is something else.
         """
-        file = os.fdopen(self._open(name, os.O_RDONLY | _REGULAR), "rb")
+        descriptor = self._open(name, os.O_RDONLY | _REGULAR)
         try:
-            _check(file.fileno(), name)
-        except ValueError:
-            file.close()
+            _check(descriptor, name)
+        except Unfit:
+            os.close(descriptor)
             raise
-        return file
+        return os.fdopen(descriptor, "rb")
 
     def read(self, name: Name, limit: int = MOST_BYTES) -> bytes:
         """The contents of a regular file.
 
         Raises:
-          ValueError: it is something else, or larger than ``limit`` bytes.
+          Unfit: it is something else, or larger than ``limit`` bytes.
         """
         with self.open(name) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
-            raise ValueError(f"{self.name(name)} is larger than {limit} bytes")
+            raise Unfit(f"{self.name(name)} is larger than {limit} bytes")
         return data
 
     def state(self, name: Name) -> os.stat_result | None:
@@ -200,19 +212,17 @@ class Root:
                 return []
             raise
 
-    def files(self, name: Name = ".", *, without: str = "") -> Iterator[str]:
-        """All regular files below a folder, sorted in each, by name below the root.
-
-        Links are left out, and what is called ``without``.
-        """
+    def entries(self, name: Name = ".", *, without: str = "") -> Iterator[str]:
+        """All that is below a folder but folders, sorted in each, by name below the root; none called ``without``."""
         top = self.name(name)
         for entry in self.names(top):
             inner = entry if top == "." else f"{top}/{entry}"
-            state = self.state(inner) if entry != without else None
-            if state is not None and stat.S_ISDIR(state.st_mode):
-                yield from self.files(inner, without=without)
-            elif state is not None and stat.S_ISREG(state.st_mode):
-                yield inner
+            if entry != without:
+                yield from self.entries(inner, without=without) if self.is_folder(inner) else (inner,)
+
+    def files(self, name: Name = ".", *, without: str = "") -> Iterator[str]:
+        """The regular files of ``entries``."""
+        return (one for one in self.entries(name, without=without) if self.is_file(one))
 
     def matching(self, pattern: str) -> list[str]:
         """The regular files whose name fits a pattern as ``Path.glob`` has them, sorted; nothing of ``.git``."""
@@ -238,14 +248,16 @@ class Root:
                     what = _LINK if linked and stat.S_ISLNK(linked.st_mode) else os.strerror(errno.ENOTDIR)
                     raise OSError(errno.ENOTDIR, what, str(self.path / made))
 
-    def write(self, name: Name, data: bytes, *, spare: Name | None = None, flush: bool = True) -> None:
+    def write(
+        self, name: Name, data: bytes, *, spare: Root | None = None, flush: bool = True, mode: int = 0o666
+    ) -> None:
         """A file that holds ``data``, whole or not at all: it holds what it did, or this, whenever this is killed.
 
-        Mode and owner of a file that is there are kept. ``spare`` is a folder below the root for the new file until
-        it is renamed, by default its own; ``flush`` has both on the disk when this returns.
+        Mode and owner of a file that is there are kept. ``spare`` is another folder for the new file until it is
+        renamed, on the same disk; ``flush`` has both on the disk when this returns.
         """
-        before = self.state(name)
-        with self._above(name) as (above, last), self.new(spare, beside=name) as (file, where, temporary):
+        before, folder = self.state(name), "." if spare else PurePath(self.name(name)).parent
+        with self._above(name) as (above, last), (spare or self).new(folder, mode) as (file, where, temporary):
             if before is not None and stat.S_ISREG(before.st_mode):
                 os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
                 with contextlib.suppress(PermissionError):
@@ -259,13 +271,12 @@ class Root:
                 os.fsync(above)
 
     @contextlib.contextmanager
-    def new(self, folder: Name | None = None, *, beside: Name = ".") -> Iterator[tuple[BinaryIO, int, str]]:
+    def new(self, folder: Name, mode: int = 0o666) -> Iterator[tuple[BinaryIO, int, str]]:
         """A new file to be written and renamed: it, its folder by descriptor, its name. Removed where it still is."""
-        place = self.name(beside).rpartition("/")[0] if folder is None else folder
         name, flags = f".new-{secrets.token_hex(8)}", os.O_WRONLY | _NEW | os.O_CLOEXEC
         with (
-            self._opened(place or ".", _FOLDER) as descriptor,
-            os.fdopen(os.open(name, flags, 0o666, dir_fd=descriptor), "wb") as file,
+            self._opened(folder, _FOLDER) as descriptor,
+            os.fdopen(os.open(name, flags, mode, dir_fd=descriptor), "wb") as file,
         ):
             try:
                 yield file, descriptor, name
@@ -285,7 +296,7 @@ class Root:
         """The descriptor of a regular file that is written in place, made where there is none.
 
         Raises:
-          ValueError: it is something else, or has another name too, a hard link.
+          Unfit: it is something else, or has another name too, a hard link.
         """
         flags = os.O_RDWR | (os.O_APPEND if append else 0) | _REGULAR
         try:
@@ -317,16 +328,16 @@ class Root:
                     time.sleep(0.1)
             yield
 
-    def take(self, source: Path, name: Name) -> None:
-        """A copy of a regular file of elsewhere, whole or not at all; ``source`` is no link."""
-        with (
-            Root(source.parent).open(source.name) as given,
-            self._above(name) as (above, last),
-            self.new(beside=name) as (file, where, temporary),
-        ):
-            shutil.copyfileobj(given, file, 1 << 20)
+    def take(self, given: BinaryIO, name: Name) -> bytes:
+        """A copy of an open file, whole or not at all; returns the SHA-256 of what was written."""
+        whole, folder = hashlib.sha256(), PurePath(self.name(name)).parent
+        with self._above(name) as (above, last), self.new(folder) as (file, where, temporary):
+            while data := given.read(_PIECE):
+                whole.update(data)
+                file.write(data)
             file.flush()
             os.rename(temporary, last, src_dir_fd=where, dst_dir_fd=above)
+        return whole.digest()
 
     def rename(self, old: Name, new: Name) -> None:
         """Give a file another name, over what has it."""
@@ -385,20 +396,9 @@ def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def _check(descriptor: int, name: Name, *, only: bool = False) -> None:
-    """Raises ValueError where it is of no regular file, and with ``only`` where that has another name too."""
+    """Raises Unfit where it is of no regular file, and with ``only`` where that has another name too."""
     state = os.fstat(descriptor)
     if not stat.S_ISREG(state.st_mode):
-        raise ValueError(f"{os.fspath(name)} is no regular file")
+        raise Unfit(f"{os.fspath(name)} is no regular file")
     if only and state.st_nlink > 1:
-        raise ValueError(f"{os.fspath(name)} has another name too, a hard link: put a copy there")
-
-
-def of(path: Name) -> tuple[Root, str]:
-    """The root of a path, and the name below it: the top of the outermost repository that it is in, else its folder.
-
-    For paths that a user names, whose root the caller does not know.
-    """
-    whole = Path(os.path.abspath(path))
-    top = next((one for one in reversed(whole.parents) if os.path.lexists(one / ".git")), whole.parent)
-    root = Root(top)
-    return root, root.name(whole)
+        raise Unfit(f"{os.fspath(name)} has another name too, a hard link: put a copy there")

@@ -26,8 +26,8 @@ from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.candidate.tracer import ProjectKernel
 from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import MAX_LOCK_BYTES, decode, lock_path
+from ratchet.process import paths
 from ratchet.process.sandbox.child import packages
-from ratchet.process.sandbox.folder import read_file
 from ratchet.project.table import Project, described
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
@@ -59,7 +59,7 @@ class ProjectJudge:
           Refusal: as ``ratchet.exam.candidate.source_closure.closure_of``.
         """
         lock = lock_path(self.project.root / kernel_rel)
-        frozen = lock.read_bytes() if lock.is_file() else b""
+        frozen = paths.read(lock) if paths.is_file(lock) else b""
         files = "".join(bundle.digest(without=[self._edited]) for bundle in self._bundles(None))
         text = json.dumps(self.project.plain(), sort_keys=True, default=str)
         whole = hashlib.sha256(frozen + files.encode() + text.encode()).hexdigest()[:16]
@@ -90,11 +90,11 @@ class ProjectJudge:
         del against, bar  # the bar is one for all problems together
         project = self.project
         if evidence_id:
-            make_folders(project.root)
+            make_folders(project.root, evidence_id)
         evidence = project.root / DUMPS / evidence_id if evidence_id else None
         with _spread(project, new=self.own.new_problem) as folder:
             named = list(self.each(kernel_path, folder, evidence))
-            verdict = together(named, kernel_rel=kernel_rel, source=kernel_path.read_bytes())
+            verdict = together(named, kernel_rel=kernel_rel, source=paths.read(kernel_path))
             if verdict.status is Status.PASS and (slower := self._slower(named, kernel_path, folder)):
                 verdict = dataclasses.replace(verdict, status=Status.NOT_BETTER, reason=slower, score=None)
             if verdict.status is Status.PASS:
@@ -111,7 +111,7 @@ class ProjectJudge:
 
     def _one(self, case: Case, kernel: Path, folder: Path, evidence: Path | None, *, model_only: bool = False) -> Named:
         """The verdict on one problem. Whatever is wrong with the kernel is its status."""
-        source = kernel.read_bytes()
+        source = paths.read(kernel)
         request = Request(
             kernel=kernel,
             root=self.project.root,
@@ -159,11 +159,9 @@ class ProjectJudge:
 
         generators = self._generators((only,) if only else project.cases)
         others = {
-            path.relative_to(project.source).as_posix(): content
-            for pattern in project.include
-            for path in sorted(project.root.glob(pattern))
-            if path.is_relative_to(project.source)
-            and (content := self.read(path.relative_to(project.root).as_posix())) is not None
+            (project.root / name).relative_to(project.source).as_posix(): content
+            for name in target.matching(project.root, project.include)
+            if (project.root / name).is_relative_to(project.source) and (content := self.read(name)) is not None
         }
 
         def bundle(*targets: Target) -> SourceClosure:
@@ -186,11 +184,11 @@ class ProjectJudge:
     def _slower(self, named: Sequence[Named], candidate: Path, folder: Path) -> str:
         """Which problems got slower than HEAD's file by more than is allowed, in words; ``""`` where none did."""
         before = self.read(self.project.editable)
-        if before is None or before == candidate.read_bytes():
+        if before is None or before == paths.read(candidate):
             return ""
         with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary:
             kernel = Path(temporary, Path(self.project.editable).name)
-            kernel.write_bytes(before)
+            paths.write(kernel, before)
             found = []
             for one in named:
                 old = self._one(one.case, kernel, folder, None, model_only=True).verdict.score
@@ -273,10 +271,10 @@ def read_locks(lock: Path) -> dict[str, bytes]:
     Raises:
       Refusal: ``PROBLEM_CHANGED`` if it is not what is written after a verdict.
     """
-    if not lock.exists():
+    if not paths.exists(lock):
         return {}
     try:
-        data = read_file(lock, MAX_LOCK_BYTES)
+        data = paths.read(lock, MAX_LOCK_BYTES)
         locks = {name: _encoded(document) for name, document in json.loads(data)["problems"].items()}
         for name, one in locks.items():
             decode(one, f"{lock.name}: {name}")
@@ -307,18 +305,18 @@ def _spread(project: Project, *, new: bool) -> Iterator[Path]:
     frozen = {} if new else read_locks(lock_path(project.root / project.editable))
     with tempfile.TemporaryDirectory(prefix="ratchet-") as folder:
         for name in frozen.keys() & {case.name for case in project.cases}:
-            _lock_of(Path(folder), name).write_bytes(frozen[name])
+            paths.write(_lock_of(Path(folder), name), frozen[name])
         yield Path(folder)
 
 
 def _collect(project: Project, folder: Path) -> None:
     """Write the frozen problems back where one is new."""
     lock = lock_path(project.root / project.editable)
-    paths = {case.name: _lock_of(folder, case.name) for case in project.cases}
-    made = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    files = {case.name: _lock_of(folder, case.name) for case in project.cases}
+    made = {name: paths.read(file) for name, file in files.items() if paths.is_file(file)}
     try:
         same = read_locks(lock) == made
     except Refusal:
         same = False
     if not same:
-        lock.write_bytes(_together(made))
+        paths.write(lock, _together(made), flush=True)

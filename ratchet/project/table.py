@@ -6,7 +6,7 @@ reference = "pkg.reference:fn"
 source = "src"               # the folder of the package; default: src, else the folder of pyproject.toml
 editable = "src/pkg/kernels.py"  # what an experiment may change; default: the kernel's own file
 include = ["src/pkg/*.json"] # files that a module reads, or imports by a computed name
-python = ".venv/bin/python"  # the Python that traces the kernel, with another JAX; default: the judge's
+python = "/opt/jax/bin/python"  # the Python that traces the kernel, with another JAX; default: the judge's
 max_slowdown = 0.02          # no problem may get slower by more than this share
 
 [tool.ratchet.problems.prefill]
@@ -25,6 +25,8 @@ from typing import Any
 
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.target import Case, Target
+from ratchet.process import paths
+from ratchet.process.boot import children
 from ratchet.values.status import Refusal, Status
 
 FILE = target.CONFIGURATION
@@ -79,8 +81,8 @@ def read(root: Path) -> Project | None:
 
     keys = ("kernel", "reference", "source", "editable", "python")
     texts = {key: given(key, "", "text", lambda value: isinstance(value, str)) for key in keys}
-    if "/" in texts["python"]:
-        texts["python"] = str(root / texts["python"])
+    if texts["python"]:
+        texts["python"] = children.outside(texts["python"], root)
     tables = "tables [tool.ratchet.problems.NAME]"
     problems = given("problems", {}, tables, lambda value: isinstance(value, Mapping))
     return of_parts(
@@ -88,7 +90,7 @@ def read(root: Path) -> Project | None:
         cases=target.cases_of(problems, f"{where} problems"),
         root=root,
         include=tuple(given("include", [], "a list of patterns", _are_texts)),
-        max_slowdown=float(given("max_slowdown", SLOWDOWN, f"a share such as {SLOWDOWN}", _is_share)),
+        max_slowdown=float(given("max_slowdown", SLOWDOWN, target.SHARE, target.is_share)),
     )
 
 
@@ -112,9 +114,9 @@ def of_parts(  # noqa: PLR0913 - one name for each key of the table
         raise Refusal(Status.NOT_FOUND, f"{kernel} is in no file below {looked}: name its folder as `source`")
     top = root.resolve()
     stem = named.source / named.module.replace(".", "/")
-    own = stem.with_suffix(".py") if stem.with_suffix(".py").is_file() else stem / "__init__.py"
+    own = stem.with_suffix(".py") if paths.is_file(stem.with_suffix(".py")) else stem / "__init__.py"
     changed = (top / editable).resolve() if editable else own
-    if not changed.is_relative_to(top) or not changed.is_file():
+    if not changed.is_relative_to(top) or not paths.is_file(changed):
         raise Refusal(Status.NOT_FOUND, f"there is no file {editable}: `editable` is one file of the repository")
     return Project(
         root=top,
@@ -146,7 +148,3 @@ def described(project: Project, case: Case) -> dict[str, Any]:
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(one, str) for one in value)
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1

@@ -16,7 +16,7 @@ from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
 from ratchet.loop.workspace import under_way
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process import paths
 from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
@@ -118,7 +118,7 @@ def _of_row(root: Path, row: Row) -> Evidence:
 
 
 def _vmem(folder: Path, chip: str) -> Iterator[Vmem]:
-    if chip not in CHIPS or not (folder / "schedule").is_dir():
+    if chip not in CHIPS or not paths.is_folder(folder / "schedule"):
         return
     with contextlib.suppress(Refusal, OSError):  # evidence that somebody changed shows nothing
         tokens = tokens_in(folder / "schedule")
@@ -128,7 +128,7 @@ def _vmem(folder: Path, chip: str) -> Iterator[Vmem]:
 
 def _instances(path: Path) -> Iterator[Instance]:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        checks = json.loads(read_file(path, _MOST_BYTES))["checks"]
+        checks = json.loads(paths.read(path, _MOST_BYTES))["checks"]
         made = [
             Instance(name=str(name), status=str(one["status"]), worst=float(one["worst"]))
             for name, one in checks.items()
@@ -153,7 +153,7 @@ def grid_step(path: Path) -> GridStep | None:
     """The step of the trace at ``path`` (``*.xplane.pb``); None where there is no trace, or no single step in it."""
     space = new_message("XSpace")
     try:
-        space.ParseFromString(read_file(path, _TRACE_BYTES))
+        space.ParseFromString(paths.read(path, _TRACE_BYTES))
     except Exception:  # not there, or no such message: the reader of protocol buffers raises errors of its own
         return None
     plane = next((plane for plane in space.planes if plane.name.startswith(_DEVICE)), None)

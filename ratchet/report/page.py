@@ -18,6 +18,7 @@ import jinja2
 from markupsafe import Markup
 
 from ratchet.loop.frozen import current
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.report import charts, words
 from ratchet.report.drawing import DARK, LIGHT, charts_library, inside_script, variables
@@ -43,7 +44,7 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def page(story: Story, *, live: bool = False, index: str = "") -> str:
     """The whole document. ``live``: it reloads when something changed. ``index``: link to the page of all reports."""
     drawn = charts.of_page(story)
-    script = (FOLDER / "page.js").read_text() + ((FOLDER / "live.js").read_text() if live else "")
+    script = paths.read(FOLDER / "page.js").decode() + (paths.read(FOLDER / "live.js").decode() if live else "")
     library = charts_library() if drawn else ""
     scripts = [text for text in (library, inside_script(script)) if text]
     return (
@@ -86,7 +87,7 @@ def _styled() -> Mapping[str, str]:
     return {
         "light": variables(LIGHT),
         "dark": variables(DARK),
-        "style": Markup((FOLDER / "style.css").read_text()),
+        "style": Markup(paths.read(FOLDER / "style.css").decode()),
     }
 
 

@@ -36,6 +36,7 @@ from ratchet.loop.history import History
 from ratchet.loop.refs import EXPERIMENTS
 from ratchet.loop.rows import comparisons
 from ratchet.loop.trial import Judge
+from ratchet.process import paths
 from ratchet.search.cluster import Cluster
 from ratchet.search.protocol import Beside, JudgeRequest
 from ratchet.search.remote import Remote, Timed
@@ -81,7 +82,7 @@ class Prejudged:
     def _show(self, kernel: Path, kernel_rel: str, evidence_id: str) -> None:
         """Blame and trace beside the evidence; the compiler's output of a sweep is not kept."""
         root = self.full.root
-        make_folders(root)
+        make_folders(root, evidence_id)
         request = Request(
             kernel=kernel,
             root=root,
@@ -225,7 +226,7 @@ class Bench:
             JudgeRequest(
                 text=candidate.text,
                 kernel=self.kernel,
-                lock=lock.read_bytes() if lock.exists() else None,
+                lock=paths.read(lock) if paths.exists(lock) else None,
                 conditions=conditions,
                 chip=self.judge.chip.name,
                 remember=self.judge.remember,
@@ -235,9 +236,9 @@ class Bench:
 
     def _model(self, folder: Path, candidate: Candidate, conditions: Conditions, workers: Workers) -> Verdict:
         """Contract, compile, memory and schedule, and no values."""
-        folder.mkdir()
+        paths.make_folder(folder)
         kernel = folder / Path(self.kernel).name
-        kernel.write_bytes(candidate.text)
+        paths.write(kernel, candidate.text)
         request = Request(
             kernel=kernel,
             root=self.root,

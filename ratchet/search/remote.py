@@ -14,6 +14,7 @@ from ratchet.exam.judge.measured import TIMINGS
 from ratchet.exam.measure.session import conclusion
 from ratchet.exam.problem import problem as problems
 from ratchet.loop.series import series_of
+from ratchet.process import paths
 from ratchet.search.cluster import Cluster, connected
 from ratchet.search.protocol import Beside, Device, JudgeRequest
 from ratchet.tpu.chips import CHIPS, V5E, Chip
@@ -70,18 +71,18 @@ class Remote(RepositoryJudge):
         Raises:
           Refusal: as ``Cluster.submit``; NOT_FOUND where no problem is frozen.
         """
-        beside = Beside(text=against.kernel.read_bytes(), test=against.test) if against else None
+        beside = Beside(text=paths.read(against.kernel), test=against.test) if against else None
         if self.timed and beside and self.timed.beside == beside.text:
             verdict = self.timed.verdict
             if verdict.paired and verdict.samples:  # launches decide at any level: it is the one of today's count
                 verdict = dataclasses.replace(verdict, paired=conclusion(verdict.samples, test=beside.test))
         else:
-            verdict = self.ask(kernel_path.read_bytes(), kernel_rel, beside).result()
+            verdict = self.ask(paths.read(kernel_path), kernel_rel, beside).result()
         if evidence_id and verdict.samples:
-            make_folders(self.root)
+            make_folders(self.root, evidence_id)
             folder = self.root / DUMPS / evidence_id
-            folder.mkdir(exist_ok=True)
-            (folder / TIMINGS).write_text(json.dumps(dataclasses.asdict(verdict.samples), indent=1) + "\n")
+            paths.make_folder(folder)
+            paths.write(folder / TIMINGS, (json.dumps(dataclasses.asdict(verdict.samples), indent=1) + "\n").encode())
         return verdict
 
     def ask(self, text: bytes, kernel_rel: str, beside: Beside | None) -> Future[Verdict]:
@@ -91,14 +92,14 @@ class Remote(RepositoryJudge):
           Refusal: NOT_FOUND where no problem is frozen: a node freezes none.
         """
         lock = problems.lock_path(self.root / kernel_rel)
-        if not lock.exists():
+        if not paths.exists(lock):
             message = f"{kernel_rel} has no frozen problem: judge it here once, then measure it on the cluster"
             raise Refusal(Status.NOT_FOUND, message)
         return self.cluster.submit(
             JudgeRequest(
                 text=text,
                 kernel=kernel_rel,
-                lock=lock.read_bytes(),
+                lock=paths.read(lock),
                 conditions=self.conditions(kernel_rel),
                 chip=self.chip.name,
                 remember=False,

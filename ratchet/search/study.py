@@ -7,7 +7,6 @@ kernel moves as trials are kept. Removed, it begins again at HEAD's, and points 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.judge.secret import clone_folder
+from ratchet.exam.judge.secret import FOLDER, clone_folder
 from ratchet.kernelfile.knobs import with_constants
+from ratchet.process.root import Root
 from ratchet.search import tpe
 from ratchet.search.space import Observation, Space
 from ratchet.values import Conditions, Point
@@ -66,34 +66,33 @@ def opened(root: Path, name: str) -> Iterator[Study]:
       Refusal: ``BUSY`` while another process holds it, ``LEDGER_UNWRITABLE``.
     """
     optuna = tpe.optuna()
-    folder = clone_folder(root) / "search"
-    path = folder / f"{name}.journal"
+    top, folder = Root(root), f"{FOLDER}/search"
+    clone_folder(root)
     with contextlib.ExitStack() as stack:
         try:
-            folder.mkdir(exist_ok=True)
-            held = stack.enter_context((folder / f"{name}.lock").open("w"))
+            top.make_folder(folder)
+            stack.enter_context(top.locked(f"{folder}/{name}.lock"))
+        except BlockingIOError:
+            raise Refusal(Status.BUSY, "this search is running already: wait for it to end") from None
         except OSError as error:
             message = f"cannot write {folder}: {error.strerror}; make it writable"
             raise Refusal(Status.LEDGER_UNWRITABLE, message) from None
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refusal(Status.BUSY, "this search is running already: wait for it to end") from None
-        yield Study(name=name, library=_loaded(optuna, path, name))
+        yield Study(name=name, library=_loaded(optuna, top, f"{folder}/{name}.journal", name, stack))
 
 
-def _loaded(optuna: Any, path: Path, name: str) -> Any:
-    """Optuna's study; a file that it cannot read is put aside."""
+def _loaded(optuna: Any, top: Root, path: str, name: str, stack: contextlib.ExitStack) -> Any:
+    """Optuna's study; a file that it cannot read is put aside. Optuna opens the file by its descriptor: no other."""
     for again in (True, False):
         try:
-            _mend(path)
-            backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=_Unlocked())
+            descriptor = stack.enter_context(top.changed(path))
+            _mend(descriptor)
+            backend = optuna.storages.journal.JournalFileBackend(f"/proc/self/fd/{descriptor}", lock_obj=_Unlocked())
             storage = optuna.storages.JournalStorage(backend)
             return optuna.create_study(study_name=name, storage=storage, load_if_exists=True)
         except Exception:  # whatever somebody wrote there
             if not again:
                 raise
-            os.replace(path, path.with_suffix(".unreadable"))
+            top.rename(path, f"{path.removesuffix('.journal')}.unreadable")
     raise AssertionError
 
 
@@ -107,11 +106,11 @@ class _Unlocked:
         return
 
 
-def _mend(path: Path) -> None:
+def _mend(descriptor: int) -> None:
     """Cut off the half line of a run that was killed while it wrote."""
-    if path.exists():
-        whole = path.read_bytes().rpartition(b"\n")
-        os.truncate(path, len(whole[0]) + len(whole[1]))
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        whole = file.read().rpartition(b"\n")
+    os.ftruncate(descriptor, len(whole[0]) + len(whole[1]))
 
 
 def _fits(places: Any, space: Space) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.kernelfile.knobs import with_constants
+from ratchet.process import paths
 from ratchet.tpu.chips import Chip
 from ratchet.values import Conditions, Point, SweepResult
 from ratchet.wiring import JudgeFunction
@@ -49,7 +50,7 @@ class Sweep:
         Raises:
           Refusal: ``USAGE`` for a name that is no knob of the file, before anything runs.
         """
-        source = self.kernel.read_bytes()
+        source = paths.read(self.kernel)
         versions = [(point, with_constants(source, self.kernel.name, point)) for point in points]
         count = max(1, min(self.lanes, len(versions)))
         with (
@@ -65,9 +66,9 @@ class Sweep:
 
     def _point(self, folder: Path, point: Point, text: bytes, workers: Workers) -> SweepResult:
         start = time.monotonic()
-        folder.mkdir()
+        paths.make_folder(folder)
         kernel = folder / self.kernel.name
-        kernel.write_bytes(text)
+        paths.write(kernel, text)
         request = Request(
             kernel=kernel,
             root=self.root,

@@ -19,6 +19,7 @@ from typing import Any
 
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Target
+from ratchet.process import paths
 from ratchet.values.status import Refusal, Status
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -39,7 +40,7 @@ def capture(*functions: str, to: str | Path) -> Iterator[None]:
         Refusal: ``USAGE`` for no such function, or a file that is something else.
     """
     path = Path(to)
-    known = _read(path) if path.is_file() else {}
+    known = _read(path) if paths.is_file(path) else {}
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     recorders = [(_function(name), name) for name in functions]
     try:
@@ -54,7 +55,7 @@ def capture(*functions: str, to: str | Path) -> Iterator[None]:
     finally:
         for held, attribute, function in replaced:
             held[attribute] = function
-        path.write_text(json.dumps({"format": _FORMAT, "calls": list(known.values())}, indent=1) + "\n")
+        paths.write(path, (json.dumps({"format": _FORMAT, "calls": list(known.values())}, indent=1) + "\n").encode())
 
 
 class _Recorder:
@@ -80,7 +81,7 @@ def cases(path: Path, target: Target) -> tuple[Case, ...]:
     Raises:
       Refusal: ``NOT_FOUND`` without such a file or call, ``USAGE`` for a file that is something else.
     """
-    if not path.is_file():
+    if not paths.is_file(path):
         raise Refusal(Status.NOT_FOUND, f"there is no file {path}: ratchet.capture writes one")
     calls = [call for call in _read(path).values() if call["function"] == str(target)]
     usable = [call for call in calls if "inputs" in call]
@@ -138,7 +139,7 @@ def _flat(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     """The calls of a file by what is the same in equal ones."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(paths.read(path).decode())
         calls = [dict(call) for call in document["calls"]]
         if document["format"] != _FORMAT or not all(map(_is_call, calls)):
             raise ValueError

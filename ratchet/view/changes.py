@@ -20,19 +20,24 @@ _SHOWN = 8
 _HEAD = ("target", "TPU", "latency, modelled", "VMEM", "spills", "copies by XLA")
 
 
-def markdown(changes: Sequence[Change], *, base: str) -> str:
-    """A table, one row for each target and chip, the worse ones first; ends without a newline."""
+def markdown(changes: Sequence[Change], *, base: str, notes: Sequence[str] = ()) -> str:
+    """A table, one row for each target and chip, the worse ones first; ends without a newline.
+
+    ``notes`` are on the list itself, and come first; what is quoted in them is between backticks.
+    """
     order = {kind: place for place, kind in enumerate(ChangeKind)}
     rows = [_row(one) for one in sorted(changes, key=lambda one: order[one.kind])]
     lines = [
         MARKER,
-        f"### TPU kernels against `{_code(base)}`: {counted(changes)}",
+        f"### TPU kernels against `{code(base)}`: {counted(changes)}",
         "",
+        *(f"- {note}" for note in notes),
+        *([""] if notes else []),
         f"| {' | '.join((*_HEAD, ''))} |",
         f"|{'|'.join(['---', '---', '--:', '--:', '--:', '--:', '---'])}|",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
-    reasons = [f"- `{_code(one.target)}` on {one.chip}: {_why(one)}" for one in changes if _why(one)]
+    reasons = [f"- `{code(one.target)}` on {one.chip}: {_why(one)}" for one in changes if _why(one)]
     compilers = list(dict.fromkeys(one.after.compiler for one in changes if one.after.compiler))
     if reasons:
         lines += ["", *reasons]
@@ -53,7 +58,7 @@ def counted(changes: Sequence[Change]) -> str:
 def _row(change: Change) -> tuple[str, ...]:
     before, kind = change.before or change.after, change.kind
     return (
-        f"`{_code(change.target)}`",
+        f"`{code(change.target)}`",
         change.chip,
         *_costs(before, change.after, none="–", to="→"),
         f"**{kind.value}**" if kind in WORSE else kind.value,
@@ -114,7 +119,7 @@ _IN_TEXT = str.maketrans(
 )
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Fit to be between backticks, where nothing is markdown, in a cell of a table."""
     return clean(text).translate(_IN_CODE)
 
@@ -141,10 +146,10 @@ def junit(changes: Sequence[Change]) -> str:
         case = Xml.SubElement(suite, "testcase", classname=f"ratchet.{one.chip}", name=clean(one.target))
         if one.kind in WORSE:
             failure = Xml.SubElement(case, "failure", message=change_line(one))
-            failure.text = clean(one.after.reason) or change_line(one)
+            failure.text = clean(one.after.reason, _REASON_OF_A_SIDE) or change_line(one)
         elif one.kind is ChangeKind.UNSETTLED:
             error = Xml.SubElement(case, "error", message=change_line(one))
-            error.text = clean(_side(one).reason) or change_line(one)
+            error.text = clean(_side(one).reason, _REASON_OF_A_SIDE) or change_line(one)
     return Xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ratchet.process import paths
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.values import Span, Timeline
 from ratchet.view.losses import losses_in_words, omissions_in_words
@@ -108,10 +109,11 @@ def write_xspace(
         metadata = PlaneBuilder(space, "/host:metadata")
         metadata.event_type(module, stats={"Hlo Proto": hlo_proto(hlo_module, title, buffers)})
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in (file for pattern in _CACHES for file in path.parent.glob(pattern)):
-        stale.unlink()
-    path.write_bytes(space.SerializeToString(deterministic=True))
+    paths.make_folder(path.parent)
+    for stale in paths.files(path.parent):
+        if any(stale.match(pattern) for pattern in _CACHES):
+            paths.unlink(stale)
+    paths.write(path, space.SerializeToString(deterministic=True))
     return path
 
 

@@ -13,11 +13,13 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ratchet.exam.problem.problem import lock_path
-from ratchet.loop import ledger
+from ratchet.loop import ledger, state
 from ratchet.loop.experiment import Idea, run_experiment
 from ratchet.loop.trial import Outcome
+from ratchet.process.root import Root
 from ratchet.values import Against, Band, Bar, Conditions, Row, Score, Verdict
 from ratchet.values.status import Status
 
@@ -109,6 +111,15 @@ class Stage:
         clone.git("config", "user.name", "Another")
         clone.git("config", "user.email", "another@example.invalid")
         return clone
+
+    def leave(self, name: str, record: object) -> None:
+        """A file of state as a run with this machine's key leaves it."""
+        (self.root / ".git" / "ratchet").mkdir(exist_ok=True)
+        state.save(Root(self.root.resolve() / ".git"), name, record)
+
+    def left(self, name: str) -> Any:
+        """What a run left there; None where nothing."""
+        return state.load(Root(self.root.resolve() / ".git"), name)
 
     def git(self, *arguments: str, check: bool = True) -> str:
         done = subprocess.run(["git", *arguments], cwd=self.root, check=False, capture_output=True)

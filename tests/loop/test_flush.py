@@ -56,11 +56,11 @@ def test_the_journal_is_flushed_as_it_comes_and_as_it_goes(stage: Stage, monkeyp
         flush(descriptor)
         name = os.readlink(f"/proc/self/fd/{descriptor}")
         if name.startswith(str(folder)):
-            seen.append((os.path.relpath(name, folder), (folder / "pending.json").exists()))
+            seen.append((os.path.relpath(name, folder)[:5], (folder / "pending.json").exists()))
 
     monkeypatch.setattr(os, "fsync", fsync)
     stage.run("baseline")
-    assert seen == [("pending.new", False), (".", True), (".", False)]
+    assert seen == [(".new-", False), (".", True), (".", False)]
 
 
 def test_a_ledger_that_is_written_anew_is_flushed_whole_and_then_its_folder(

@@ -1,6 +1,5 @@
 """Kills, interrupts and two runs at once, in real processes."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop import log
+from ratchet.loop import log, state
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.imports import HERE
@@ -135,7 +134,8 @@ def pending(stage: Stage, score: float) -> dict[str, object]:
         finally:
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
-    return json.loads((stage.root / ".git" / "ratchet" / "pending.json").read_text())
+    left: dict[str, object] = stage.left(state.PENDING)
+    return left
 
 
 def test_a_commit_of_the_users_after_a_kill_is_not_lost(stage: Stage) -> None:

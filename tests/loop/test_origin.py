@@ -1,7 +1,6 @@
 """Who made a row: what the key outside the tree says of it, and what a forged one can do."""
 
 import dataclasses
-import json
 import os
 import shutil
 import stat
@@ -127,25 +126,6 @@ def test_without_an_own_row_head_is_judged_here(stage: Stage, other_machine) -> 
     assert outcome.baseline is not None
     assert outcome.decision == Decision.REVERTED
     assert stage.run("baseline").status is Status.NO_CHANGE
-
-
-def test_a_forged_journal_is_not_signed(stage: Stage) -> None:
-    """A row that somebody writes into the journal is enacted, as anybody could enact it, and stays a stranger."""
-    last = stage.run("baseline").row
-    data = stage.ledger.read_bytes()
-    forged = dataclasses.replace(last, id=ledger.new_id(last.id), decision="kept", score="9000.0")
-    added = ledger.addition(data, forged)
-    head = stage.head()
-    stage.git("commit", "-q", "--allow-empty", "-m", "meanwhile")
-    plan = {"branch": "refs/heads/main", "old": "0" * 39 + "1", "new": head, "kernel": "kernel.py", "judged": "x"}
-    plan |= {"lock": "kernel.py.lock.json", "move": True}
-    for moved in (head, stage.git("commit-tree", "HEAD^{tree}", "-m", "elsewhere")):
-        journal = {"id": forged.id, "plan": plan | {"new": moved}, "added": dataclasses.asdict(added)}
-        (stage.root / ".git" / "ratchet" / "pending.json").write_text(json.dumps(journal))
-        stage.run("baseline")
-        assert Origin.HERE not in origins(stage)[1:]
-        stage.ledger.write_bytes(data)
-        stage.git("update-ref", "refs/ratchet/tips/main", f"{ROWS}{last.id}")
 
 
 @pytest.mark.parametrize("wrong", ["too short", "not hex: " + "z" * 64, ""])

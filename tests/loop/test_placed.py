@@ -1,11 +1,10 @@
 """A candidate that comes as bytes is in the kernel file only while it is judged."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from ratchet.loop import placed
+from ratchet.loop import placed, state
 from ratchet.loop.experiment import Idea
 from ratchet.loop.history import History
 from ratchet.values.status import Refusal, Status
@@ -61,7 +60,7 @@ def test_an_edit_of_the_users_is_neither_judged_nor_lost(judged: Stage) -> None:
 @pytest.mark.parametrize("left", [1500.0, 7.0])
 def test_what_a_killed_run_placed_goes_and_what_the_user_wrote_stays(judged: Stage, left: float) -> None:
     blob = History(judged.root).objects.store(kernel_text(1500.0).encode())
-    mark(judged).write_text(json.dumps({"kernel": "kernel.py", "blob": blob}))
+    judged.leave(state.PLACED, {"kernel": "kernel.py", "blob": blob})
     judged.write(kernel_text(left))
     said: list[str] = []
     outcome = judged.run("an idea", progress=said.append)
@@ -76,7 +75,7 @@ def test_what_a_killed_run_placed_goes_and_what_the_user_wrote_stays(judged: Sta
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
-def test_a_mark_that_says_nothing_is_removed(judged: Stage, text: str) -> None:
+def test_a_mark_that_no_run_left_is_set_aside(judged: Stage, text: str) -> None:
     mark(judged).write_text(text)
     assert judged.run("an idea").status is Status.NO_CHANGE
     assert not mark(judged).exists()

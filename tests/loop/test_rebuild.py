@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from filelock import Timeout
 
-from ratchet.loop import ledger, log, workspace
+from ratchet.loop import ledger, log
 from ratchet.loop.history import History
 from ratchet.loop.refs import ROWS, tip_ref
+from ratchet.process.root import Root
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage
@@ -131,7 +133,7 @@ def test_a_link_in_the_place_of_the_ledger_is_replaced_and_not_followed(stage: S
     elsewhere = stage.root / "hlo_dumps"
     elsewhere.write_text("the user's")
     stage.ledger.symlink_to(elsewhere)
-    assert log.rebuild(stage.root).replaced is not None
+    assert log.rebuild(stage.root).replaced is None
     assert not stage.ledger.is_symlink()
     assert stage.ledger.read_bytes() == text("a")
     assert elsewhere.read_text() == "the user's"
@@ -183,15 +185,13 @@ def test_a_ledger_is_not_rebuilt_while_a_run_is_at_work(stage: Stage, monkeypatc
     """Nor is it waited for."""
     waits: list[float] = []
 
-    class Held:
-        def __init__(self, path: object) -> None:
-            self.lock_file = path
+    @contextlib.contextmanager
+    def held(_root: Root, _name: str, *, wait_s: float = 0.0) -> Iterator[None]:
+        waits.append(wait_s)
+        raise BlockingIOError
+        yield
 
-        def acquire(self, *, timeout: float, poll_interval: float = 0.0) -> None:
-            waits.append(timeout)
-            raise Timeout(str(self.lock_file))
-
-    monkeypatch.setattr(workspace, "FileLock", Held)
+    monkeypatch.setattr(Root, "locked", held)
     with pytest.raises(Refusal, match="another experiment is running") as caught:
         log.rebuild(stage.root)
     assert caught.value.status is Status.BUSY

@@ -50,7 +50,8 @@ def test_a_repository_of_another_user(stage: Stage, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_commit(tmp_path: Path) -> None:
-    stage = Stage(root=tmp_path)
+    stage = Stage(root=tmp_path / "repository")
+    stage.root.mkdir()
     stage.git("init", "-q")
     stage.write(kernel_text(1.0))
     refused(stage, Status.NO_COMMIT, "git commit")

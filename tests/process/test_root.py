@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.process import root as roots
-from ratchet.process.root import Root, of
+from ratchet.process.paths import of
+from ratchet.process.root import Root
 
 
 @pytest.fixture(params=["openat2", "walk"], autouse=True)
@@ -26,9 +27,9 @@ def way(request, monkeypatch):
 @pytest.fixture
 def home(tmp_path):
     """A folder of the user's beside the root, with a file."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "rc").write_text("mine")
-    return tmp_path / "home"
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "rc").write_text("mine")
+    return tmp_path / "user"
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_no_link_is_followed(root, home, planted):
     assert (root.path / "other").read_text() == "other"
 
 
-@pytest.mark.parametrize("name", ["../home/rc", "sub/../../home/rc", "/etc/hostname", "sub/../sub"])
+@pytest.mark.parametrize("name", ["../user/rc", "sub/../../user/rc", "/etc/hostname", "sub/../sub"])
 def test_no_name_leads_out(root, home, name):
     for access in (root.read, root.make_folder, lambda one: root.write(one, b"x"), lambda one: root.create(one, b"x")):
         with pytest.raises(OSError, match=r"leads out|outside") as raised:
@@ -172,7 +173,7 @@ def test_patterns(root, home):
     for none in (".git/config", "p/.git/*", "out/*", "out/rc", "p/link.json"):
         assert root.matching(none) == []
     with pytest.raises(OSError, match="leads out"):
-        root.matching("../home/*")
+        root.matching("../user/*")
 
 
 def test_one_holds_a_lock(root):

@@ -10,9 +10,9 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from ratchet.exam.candidate.source_text import text_of
+from ratchet.process.boot.installed import has
 from ratchet.values.status import Refusal, Status
 
 SYMBOLS: Mapping[str, str] = {
@@ -50,7 +50,7 @@ def check_name(name: str, packages: Iterable[str]) -> None:
 
 def shadows(module: str, packages: Iterable[str]) -> bool:
     """Whether a module at the top would be imported in place of Python's own, the judge's, or an installed one."""
-    installed = any(Path(folder, entry).exists() for folder in packages for entry in (module, f"{module}.py"))
+    installed = has(packages, (module, f"{module}.py"))
     return installed or module in sys.stdlib_module_names or module in STARTED
 
 

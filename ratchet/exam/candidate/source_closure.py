@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ratchet.exam.candidate.contract import parsed, shadows
 from ratchet.exam.candidate.source_text import text_of
+from ratchet.process import paths
 from ratchet.values.status import Refusal, Status
 
 MOST_FILES = 2000
@@ -62,7 +63,7 @@ def work_tree(folder: Path) -> Read:
 
     def read(path: str) -> bytes | None:
         file = folder / path
-        return file.read_bytes() if file.is_file() else None
+        return paths.read(file) if paths.is_file(file) else None
 
     return read
 

@@ -14,6 +14,7 @@ A target is imported in a jail, where of the user's own files only those are tha
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 import tempfile
@@ -26,7 +27,10 @@ from typing import Any
 from ratchet.exam.candidate import tracer
 from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, work_tree
 from ratchet.exam.problem import problem
+from ratchet.process import paths
 from ratchet.process.boot import children
+from ratchet.process.boot.installed import sources_of
+from ratchet.process.root import Root
 from ratchet.process.sandbox.child import Child, Limits, packages
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import ArraySpec, Artefact
@@ -42,6 +46,9 @@ KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
 CONFIGURATION = "pyproject.toml"
 
+MOST_SHARE = 0.5
+"""By how much a latency may be allowed to grow: what allows more checks nothing."""
+SHARE = f"a share such as 0.02, at most {MOST_SHARE}"
 _KEYS = ("inputs", "options", "chip")
 """What the table of a case may hold."""
 _LONGEST_NAME = 100
@@ -139,7 +146,7 @@ def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
     where, _, attribute = text.rpartition(":") if ":" in text else (text, "", KERNEL)
     if where.endswith(".py"):
         file = Path(where).resolve()
-        if not file.is_file():
+        if not paths.is_file(file):
             raise Refusal(Status.NOT_FOUND, f"there is no file {where}: name one as path/file.py:function")
         module, folder = _module_of(file)
         source: Path | None = folder
@@ -182,7 +189,7 @@ def cases(path: Path) -> tuple[Case, ...]:
       Refusal: ``NOT_FOUND``, or ``USAGE`` with what is wrong in which table.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(paths.read(path).decode())
     except OSError as error:
         raise Refusal(Status.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -228,15 +235,33 @@ def included(source: Path) -> dict[str, bytes]:
     Raises:
       Refusal: ``USAGE`` for what is no list of patterns.
     """
-    root = next((folder for folder in (source, *source.parents) if (folder / CONFIGURATION).is_file()), None)
+    root = next((folder for folder in (source, *source.parents) if paths.is_file(folder / CONFIGURATION)), None)
     if root is None:
         return {}
-    patterns = include_of(root)
-    try:
-        paths = sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
-    except (ValueError, NotImplementedError) as error:
-        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include: {error}: wanted patterns below it") from None
-    return {path.relative_to(source).as_posix(): path.read_bytes() for path in paths if path.is_relative_to(source)}
+    found = [root / name for name in matching(root, include_of(root))]
+    return {file.relative_to(source).as_posix(): paths.read(file) for file in found if file.is_relative_to(source)}
+
+
+def matching(root: Path, patterns: Sequence[str]) -> list[str]:
+    """The regular files below a folder that patterns fit, by name, sorted; no link is followed, nothing is of ``.git``.
+
+    Raises:
+      Refusal: ``USAGE`` for a pattern that leads out of the folder, or names a link or a file of git's.
+    """
+    top, where = Root(root), f"{root / CONFIGURATION}: include"
+    found: set[str] = set()
+    for pattern in patterns:
+        try:
+            if ".git" in (one.lower() for one in top.name(pattern).split("/")):
+                raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is git's own: wanted files of the repository")
+            fitting = top.matching(pattern)
+            if not fitting and not glob.has_magic(pattern) and top.exists(pattern):
+                raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is no regular file: put the file itself there")
+        except OSError as error:
+            what = f"{where}: {pattern!r:.80}: {error.strerror}: wanted patterns below it"
+            raise Refusal(Status.USAGE, what) from None
+        found.update(fitting)
+    return sorted(found)
 
 
 def include_of(root: Path) -> tuple[str, ...]:
@@ -255,7 +280,7 @@ def configuration(root: Path) -> Mapping[str, Any]:
     """
     path = root / CONFIGURATION
     try:
-        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
+        tool = tomllib.loads(paths.read(path).decode()).get("tool", {})
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -264,6 +289,11 @@ def configuration(root: Path) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise Refusal(Status.USAGE, f"{path}: tool.ratchet is {table!r:.40}, wanted a table")
     return table
+
+
+def is_share(value: object) -> bool:
+    """Whether a value of a table is a share that a latency may grow by: finite, and at most ``MOST_SHARE``."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_SHARE
 
 
 def export(
@@ -334,9 +364,7 @@ def parse_generator(text: str, target: Target) -> Target:
 
 
 def _serialiser() -> SourceClosure:
-    folder = next((Path(one) for one in packages() if Path(one, SERIALISER).is_dir()), None)
-    files = sorted((folder / SERIALISER).glob("*.py")) if folder else []
-    return SourceClosure(files={f"{SERIALISER}/{file.name}": file.read_bytes() for file in files})
+    return SourceClosure(files=sources_of(SERIALISER, packages()))
 
 
 def _case(name: str, table: Mapping[str, Any], where: str) -> Case:
@@ -383,7 +411,7 @@ def _chip(name: Any, where: str) -> str:
 def _module_of(file: Path) -> tuple[str, Path]:
     """The module that a file is, and the folder above its outermost package."""
     folder, parts = file.parent, [] if file.stem == "__init__" else [file.stem]
-    while (folder / "__init__.py").is_file():
+    while paths.is_file(folder / "__init__.py"):
         folder, parts = folder.parent, [folder.name, *parts]
     return ".".join(parts), folder
 
@@ -392,6 +420,6 @@ def _source_of(module: str, folders: Sequence[Path]) -> Path | None:
     """The first folder that holds a module's file; None where none does."""
     stem = module.replace(".", "/")
     for folder in folders:
-        if any((folder / path).is_file() for path in (f"{stem}.py", f"{stem}/__init__.py")):
+        if any(paths.is_file(folder / path) for path in (f"{stem}.py", f"{stem}/__init__.py")):
             return folder.resolve()
     return None

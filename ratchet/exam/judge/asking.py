@@ -15,6 +15,7 @@ from ratchet.exam.judge.requests import RequestFile, ValuesRequest
 from ratchet.exam.judge.responses import answer_in
 from ratchet.exam.problem import array_file, reference_store, rows
 from ratchet.exam.problem.problem import Problem, encode
+from ratchet.process import paths
 from ratchet.process.sandbox.child import Child, Limits, Walls
 from ratchet.process.sandbox.warm import Warm
 from ratchet.values import encoding
@@ -71,7 +72,7 @@ class Asking:
         """Whether the reference of an instance is cached; ``whole``: of all rows."""
         name = rows.file_name(problem, kind, whole=whole)
         with self.workers.asking:
-            return array_file.path_of(self._lend(problem), name).exists()
+            return paths.is_file(array_file.path_of(self._lend(problem), name))
 
     def ask(self, problem: Problem, request: ValuesRequest) -> Record:
         """The child's answer, whatever its status. References that it made are kept.
@@ -85,9 +86,9 @@ class Asking:
                 raise _refusal("was stopped")
             folder = child.request()
             lock = folder / "problem.lock.json"
-            lock.write_bytes(encode(problem))
+            paths.write(lock, encode(problem))
             asked = RequestFile(lock=lock, secret=secret.secret_of(self.root).hex(), cache=lent, request=request)
-            (folder / "request.json").write_text(json.dumps(encoding.encode(asked)))
+            paths.write(folder / "request.json", json.dumps(encoding.encode(asked)).encode())
             ending = child.ask(folder, self.limits)
             reference_store.collect(lent, self._kept(problem))
         if ending.how != "answered":

@@ -22,6 +22,7 @@ from ratchet.exam.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
 from ratchet.exam.problem.problem import Problem, encode
+from ratchet.process import paths
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline, Verdict
 from ratchet.values.encoding import encode as encoded
@@ -163,12 +164,12 @@ class Bench:
     def record(self, steps: Steps, frozen: Problem | None) -> None:
         """Write down what is to stay: evidence, and the problem that a kernel which passed was frozen with."""
         if steps.internal_error:
-            self.work.mkdir(parents=True, exist_ok=True)
-            (self.work / INTERNAL_ERROR).write_text(steps.internal_error)
-        if self.request.evidence is not None and self.work.exists():
+            paths.make_folder(self.work)
+            paths.write(self.work / INTERNAL_ERROR, steps.internal_error.encode())
+        if self.request.evidence is not None and paths.exists(self.work):
             keep(self.work, self.request.evidence)
         if steps.passed and frozen is not None:
-            self.request.lock.write_bytes(encode(frozen))
+            paths.write(self.request.lock, encode(frozen), flush=True)
 
 
 def _not_asked_for(_problem: Problem, _artefact: Artefact) -> tuple[Parity, str]:
@@ -183,8 +184,8 @@ def opened(request: Request, workers: Workers | None, note: Callable[[str], None
     """
     on = request.conditions.evaluator
     modelled = is_tpu(on)
-    source = request.kernel.read_bytes()
-    freeze = request.new_problem or not request.lock.exists()
+    source = paths.read(request.kernel)
+    freeze = request.new_problem or not paths.exists(request.lock)
     with contextlib.ExitStack() as stack:
         workers = workers or stack.enter_context(Workers(request.chip, compiles=modelled, seal=request.conditions.seal))
         work = workers.folder("program")

@@ -16,6 +16,7 @@ from ratchet.exam.judge.responses import passed, read_arrays
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import products
 from ratchet.exam.problem.problem import Problem
+from ratchet.process import paths
 from ratchet.process.sandbox.child import Limits
 from ratchet.tpu import computed_operands
 from ratchet.tpu.compiler.environment import compiler_version
@@ -241,7 +242,7 @@ class Examiner:
         """
         self.prepare(problem, whole=deep)
         program = self.workers.folder("candidate.bin")
-        program.write_bytes(artefact.program)
+        paths.write(program, artefact.program)
         kinds = instances.kinds(problem.mesh, problem.mixed_axes)
         answers: dict[str, Record] = {}
         try:
@@ -281,8 +282,8 @@ class Examiner:
             "operations": first.get("operations", []),
             "checks": {name: {key: answer[key] for key in shown if key in answer} for name, answer in answers.items()},
         }
-        self.evidence.mkdir(parents=True, exist_ok=True)
-        (self.evidence / "verification.json").write_text(json.dumps(document, indent=1) + "\n")
+        paths.make_folder(self.evidence)
+        paths.write(self.evidence / "verification.json", (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _computed(program: Path, operands: Sequence[ComputedOperand]) -> requests.Computed:

@@ -3,18 +3,20 @@
 The rule: the newest 20 experiments keep their evidence, and so does whatever the caller names (the
 incumbent). If all of it together is more than 1 GiB, the oldest goes first, but never the newest
 experiment or a named one. Ledger rows are never touched, nor is a folder that no experiment is named
-after; links are neither followed nor removed.
+after or that this machine did not make; links are neither followed nor removed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
-import shutil
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
+from pathlib import Path, PurePath
 
+from ratchet.process import made, paths
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 FOLDERS = ("hlo_dumps", "profile_data")
@@ -37,16 +39,17 @@ def prune(
     ``ids`` are all experiments of the ledger, oldest first. What cannot be removed (no permission) is
     left and not reported: evidence that stays too long is no reason to fail an experiment.
     """
+    top = Root(root)
     ordered = [name for name in dict.fromkeys(reversed(ids)) if _is_name(name)]  # newest first
     safe = {*ordered[:1], *keep}
-    sizes = {name: sum(map(_size, folders)) for name in ordered if (folders := _folders(root, name))}
+    sizes = {name: sum(_size(top, one) for one in folders) for name in ordered if (folders := _folders(top, name))}
     total, removed = sum(sizes.values()), []
     for place, name in reversed([*enumerate(ordered)]):
         if name in sizes and name not in safe and (place >= newest or total > max_bytes):
             total -= sizes[name]
-            for folder in _folders(root, name):
-                shutil.rmtree(folder, ignore_errors=True)
-            if not _folders(root, name):
+            for folder in _folders(top, name):
+                made.remove(top, folder)
+            if not _folders(top, name):
                 removed.append(name)
     return tuple(removed)
 
@@ -57,13 +60,17 @@ def keep(texts: Path, folder: Path) -> None:
     Raises:
       Refusal: ``NO_SPACE`` or ``LEDGER_UNWRITABLE``.
     """
+    source = Root(texts)
     try:
-        for file in sorted(_files(texts)):
-            target = folder / file.relative_to(texts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+        paths.make_folder(folder.parent)
+        target, name = paths.of(folder)
+        for file in source.files():
+            target.make_folder(PurePath(name, file).parent)
+            with source.open(file) as given:
+                target.take(given, f"{name}/{file}")
     except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            paths.remove(folder)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         message = f"the evidence {folder.parent.name}/{folder.name} cannot be written: {error.strerror}"
         todo = "free some space" if full else "make it writable"
@@ -79,14 +86,14 @@ def digest(root: Path, experiment_id: str) -> str:
     """
     if not _is_name(experiment_id):
         raise ValueError(f"not an experiment's id: {experiment_id!r}")
-    lines = []
-    for folder in _folders(root, experiment_id):
-        for file in _files(folder):
-            if folder.parent.name == "profile_data" and not file.name.endswith(".xplane.pb"):
+    top, lines = Root(root), []
+    for folder in _folders(top, experiment_id):
+        for file in top.files(folder):
+            if folder.startswith("profile_data/") and not file.endswith(".xplane.pb"):
                 continue
-            with file.open("rb") as stream:
+            with top.open(file) as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
-            lines.append((os.fsencode(file.relative_to(root).as_posix()), content))
+            lines.append((os.fsencode(file), content))
     listing = b"".join(content.encode() + b"  " + path + b"\n" for path, content in sorted(lines))
     return hashlib.sha256(listing).hexdigest() if listing else ""
 
@@ -96,21 +103,11 @@ def _is_name(experiment_id: str) -> bool:
     return experiment_id not in ("", ".", "..") and not set(experiment_id) & {"/", os.sep, "\0"}
 
 
-def _folders(root: Path, experiment_id: str) -> list[Path]:
+def _folders(root: Root, experiment_id: str) -> list[str]:
     """The experiment's real folders; a link in their place, or above them, is somebody else's."""
-    parents = [root / name for name in FOLDERS if (root / name).is_dir() and not (root / name).is_symlink()]
-    folders = [parent / experiment_id for parent in parents]
-    return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+    return [folder for name in FOLDERS if root.is_folder(folder := f"{name}/{experiment_id}")]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """All regular files below, links left out."""
-    for parent, _, names in os.walk(folder, followlinks=False):
-        for name in names:
-            file = Path(parent, name)
-            if file.is_file() and not file.is_symlink():
-                yield file
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in _files(folder))
+def _size(root: Root, folder: str) -> int:
+    states = (root.state(file) for file in root.files(folder))
+    return sum(state.st_size for state in states if state is not None)

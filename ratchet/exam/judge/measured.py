@@ -15,6 +15,7 @@ from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices, session
 from ratchet.exam.problem.problem import Problem
+from ratchet.process import paths
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.values import Against, Artefact, Paired, Parity, Samples, Score
@@ -100,7 +101,7 @@ class Measured:
                     "seconds": 0,
                 }
             )
-            text = (folder / session.CANDIDATE / HLO).read_text()
+            text = paths.read(folder / session.CANDIDATE / HLO).decode()
             self._leave(HLO, text)
             check_program(self.platform, load_hlo(folder / session.CANDIDATE))
             return folder / session.CANDIDATE
@@ -113,7 +114,7 @@ class Measured:
         Raises:
           Refusal: ``INFRASTRUCTURE``, whatever is wrong with it: it was judged before.
         """
-        source, name = against.kernel.read_bytes(), against.kernel.name
+        source, name = paths.read(against.kernel), against.kernel.name
         try:
             self._rival = tracer.examine(
                 source, name, child=self.workers.candidate(), platform=self.platform, chip=self.request.chip
@@ -155,10 +156,10 @@ class Measured:
     def _programs(self, candidate: Artefact) -> dict[str, Path]:
         """The exported programs as files, by who is timed."""
         programs = {session.CANDIDATE: candidate} | ({session.INCUMBENT: self._rival} if self._rival else {})
-        paths = {name: self.workers.folder(f"{name}.bin") for name in programs}
-        for name, path in paths.items():
-            path.write_bytes(programs[name].program)
-        return paths
+        files = {name: self.workers.folder(f"{name}.bin") for name in programs}
+        for name, file in files.items():
+            paths.write(file, programs[name].program)
+        return files
 
     def score(self, problem: Problem, latency: Timing, *, modelled: Score | None = None) -> tuple[Score, str]:
         """A step of a verdict: the roofline's share of the measured latency, with the band of ``modelled``."""
@@ -168,8 +169,8 @@ class Measured:
 
     def _leave(self, name: str, text: str) -> None:
         """Leave evidence."""
-        self.work.mkdir(parents=True, exist_ok=True)
-        (self.work / name).write_text(text)
+        paths.make_folder(self.work)
+        paths.write(self.work / name, text.encode())
 
     def close(self) -> None:
         if self._device is not None:

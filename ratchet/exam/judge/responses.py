@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process import paths
 from ratchet.values import control, records
 from ratchet.values.records import Record
 from ratchet.values.status import Refusal, Status
@@ -27,7 +27,7 @@ def answer_in(path: Path) -> Record:
       Refusal: ``CANNOT_VERIFY`` where that is no answer.
     """
     try:
-        return records.read(read_file(path, ANSWER_BYTES), _KINDS, _no_answer)
+        return records.read(paths.read(path, ANSWER_BYTES), _KINDS, _no_answer)
     except (OSError, ValueError) as error:
         raise _no_answer(str(error)) from None
 
@@ -59,7 +59,7 @@ def read_arrays(path: Path, limit: int) -> Mapping[str, Any]:
     import numpy as np
 
     try:
-        data = read_file(path, limit)
+        data = paths.read(path, limit)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > limit:

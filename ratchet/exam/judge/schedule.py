@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ratchet.process import paths
 from ratchet.process.sandbox.child import Child, Ending, Limits, Walls
-from ratchet.process.sandbox.folder import read_file
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.computed_operands import Steering
@@ -55,7 +55,7 @@ def step(
 
     folder = child.request()
     asked = {"program": encode(program), "chip": chip.name, "mesh": encode(mesh), "detail": detail}
-    (folder / REQUEST).write_text(json.dumps(asked))
+    paths.write(folder / REQUEST, json.dumps(asked).encode())
     named = {f"-1:{key!r}": value for key, value in steering.items()}
     for place, one in enumerate(computed):
         named |= {f"{place}:{key!r}": value for key, value in one.items()}
@@ -64,7 +64,7 @@ def step(
     if ending.how != "answered":
         raise _ended(ending)
     try:
-        data = read_file(folder / TIMELINE, TIMELINE_BYTES)
+        data = paths.read(folder / TIMELINE, TIMELINE_BYTES)
     except (OSError, ValueError) as error:
         raise _no_timeline(str(error)) from None
     return timeline_in(data)

@@ -24,6 +24,7 @@ from pathlib import Path
 from ratchet.process.boot import home, installed, sources
 from ratchet.process.boot.children import packages
 from ratchet.process.boot.home import PACKAGE_ROOT
+from ratchet.process.root import Root
 
 PACKAGE = "ratchet"
 SUFFIXES = (".py", ".json")
@@ -56,7 +57,7 @@ def _seal(root: Path) -> str:
     whole = hashlib.sha256()
     running = sources.loaded(root).files if root == PACKAGE_ROOT else {}
     for path in sealed_paths(root):
-        content = _where(root, path).read_bytes()
+        content = _where(root, path).read(path)
         for one in dict.fromkeys((content, running.get(path, content))):
             same = one.replace(b"\r\n", b"\n")
             whole.update(f"{path}\0{hashlib.sha256(same).hexdigest()}\n".encode())
@@ -79,14 +80,13 @@ def protected_paths(root: Path) -> tuple[str, ...]:
 
 def _below(root: Path, folder: Path) -> list[str]:
     """The package's files in a folder and those below it."""
-    files = (path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
-    return [path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts]
+    return [name for name in Root(root).files(folder, without="__pycache__") if name.endswith(SUFFIXES)]
 
 
 def _present(root: Path, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if _where(root, name).is_file()]
+    return [name for name in names if _where(root, name).is_file(name)]
 
 
-def _where(root: Path, path: str) -> Path:
-    """A file of the judge's: beside the package in a clone, in a folder of its own in a wheel."""
-    return (home.FILES if root == home.PACKAGE_ROOT and path in PROTECTED_FILES else root) / path
+def _where(root: Path, path: str) -> Root:
+    """The folder of a file of the judge's: that of the package in a clone, one of its own in a wheel."""
+    return Root(home.FILES if root == home.PACKAGE_ROOT and path in PROTECTED_FILES else root)

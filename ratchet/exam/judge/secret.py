@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
-from ratchet.process import key
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process import key, made
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
-FOLDER = ".ratchet"
+FOLDER = made.FOLDER
 SECRET_BYTES = 32
 
 
@@ -20,16 +22,11 @@ def clone_folder(root: Path) -> Path:
     Raises:
       Refusal: ``LEDGER_UNWRITABLE``.
     """
-    folder = root / FOLDER
     try:
-        folder.mkdir(exist_ok=True)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n")
+        made.own_folder(Root(root))
     except OSError as error:
-        raise Refusal(
-            Status.LEDGER_UNWRITABLE, f"cannot write {folder.name}/: {error.strerror}; make it writable"
-        ) from None
-    return folder
+        raise Refusal(Status.LEDGER_UNWRITABLE, f"cannot write {FOLDER}/: {error.strerror}; make it writable") from None
+    return root / FOLDER
 
 
 def secret_of(root: Path) -> bytes:
@@ -40,14 +37,16 @@ def secret_of(root: Path) -> bytes:
     Raises:
       Refusal: as ``clone_folder``.
     """
-    path = clone_folder(root) / "secret"
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != SECRET_BYTES:
-        temporary = path.with_name(f"secret.{os.getpid()}")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(descriptor, secrets.token_bytes(SECRET_BYTES))
-        os.fsync(descriptor)
-        os.close(descriptor)
-        temporary.replace(path)
-    own, stored = key.known(), read_file(path, SECRET_BYTES)
+    top, name = Root(root), f"{FOLDER}/secret"
+    clone_folder(root)
+    try:
+        state = top.state(name)
+        if state is None or not stat.S_ISREG(state.st_mode) or state.st_size != SECRET_BYTES:
+            if state is not None and stat.S_ISDIR(state.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            top.write(name, secrets.token_bytes(SECRET_BYTES), mode=0o600)
+        own, stored = key.known(), top.read(name, SECRET_BYTES)
+    except OSError as error:
+        message = f"cannot keep {name}: {error.strerror}; remove it, it is made anew"
+        raise Refusal(Status.LEDGER_UNWRITABLE, message) from None
     return own.digest("secret", stored) if own else stored

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
+import re
 import time
 import zlib
 from collections.abc import Mapping
@@ -23,8 +23,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ratchet.process import key
-from ratchet.process.sandbox.folder import read_file
+from ratchet.process import key, paths
 from ratchet.values import SCORED, Artefact, Earlier, Timeline, Verdict
 from ratchet.values.encoding import decode, encode
 from ratchet.values.place import SourceLine
@@ -45,6 +44,9 @@ CACHEABLE = frozenset({
 """The same program has these again. Others may be the machine's doing, or a limit's."""
 MAX_BYTES = 256 << 20
 _SUFFIX = ".verdict"
+_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(_SUFFIX)}")
+_LEFT_OVER_S = 86400.0
+"""Age from which a file that was not renamed is that of a process that was killed."""
 _MOST = 1 << 28
 """Bytes of one file, the most that is read."""
 _PURPOSE = "verdict"
@@ -81,11 +83,9 @@ def keep(folder: Path, known: Identity, verdict: Verdict, experiment: str) -> No
     record = {"verdict": encode(verdict), "tokens": encode_table(known.tokens), "earlier": encode(made)}
     data = zlib.compress(json.dumps(record).encode(), 1)
     mac = own.mac(_PURPOSE, known.digest.encode(), data)
-    temporary = folder / f".{os.getpid()}.{known.digest}"
     with contextlib.suppress(OSError):
-        folder.mkdir(exist_ok=True)
-        temporary.write_bytes(mac.encode() + b"\n" + data)
-        temporary.replace(folder / f"{known.digest}{_SUFFIX}")
+        paths.make_folder(folder)
+        paths.write(folder / f"{known.digest}{_SUFFIX}", mac.encode() + b"\n" + data)
         _prune(folder)
 
 
@@ -97,7 +97,7 @@ def recall(folder: Path, known: Identity) -> Verdict | None:
     """
     own = key.known()
     try:
-        mac, _, data = read_file(folder / f"{known.digest}{_SUFFIX}", _MOST).partition(b"\n")
+        mac, _, data = paths.read(folder / f"{known.digest}{_SUFFIX}", _MOST).partition(b"\n")
     except (OSError, ValueError):
         return None
     if own is None or not own.made(mac.decode(errors="replace"), _PURPOSE, known.digest.encode(), data):
@@ -151,10 +151,16 @@ def _relined(data: Any, lines: Mapping[tuple[str, int], tuple[str, int]]) -> Any
 
 def _prune(folder: Path) -> None:
     """Remove the oldest until ``MAX_BYTES`` are enough for all."""
-    files = sorted((file.stat().st_mtime, file) for file in folder.glob(f"*{_SUFFIX}"))
-    total = sum(file.stat().st_size for _, file in files)
-    for _, file in files[:-1]:
+    root, below = paths.of(folder)
+    root.sweep(below, older_s=_LEFT_OVER_S)
+    states = [
+        (state.st_mtime, state.st_size, f"{below}/{name}")
+        for name in root.names(below)
+        if _NAME.fullmatch(name) and (state := root.state(f"{below}/{name}"))
+    ]
+    total = sum(size for _, size, _ in states)
+    for _, size, name in sorted(states)[:-1]:
         if total <= MAX_BYTES:
             return
-        total -= file.stat().st_size
-        file.unlink()
+        total -= size
+        root.unlink(name)

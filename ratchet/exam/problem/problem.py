@@ -22,8 +22,8 @@ from typing import Any
 
 from ratchet.exam.problem import mesh as meshes
 from ratchet.exam.problem.draws import Drawn, drawn_of
+from ratchet.process import paths
 from ratchet.process.boot.home import PROGRAM
-from ratchet.process.sandbox.folder import read_file
 from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -209,10 +209,10 @@ def read(lock: Path) -> Problem | None:
     Raises:
       Refusal: as ``decode``; also where it is no regular file.
     """
-    if not lock.exists():
+    if not paths.exists(lock):
         return None
     try:
-        return decode(read_file(lock, MAX_LOCK_BYTES), lock.name)
+        return decode(paths.read(lock, MAX_LOCK_BYTES), lock.name)
     except (OSError, ValueError) as error:
         raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} cannot be read: {error}; restore it with git") from None
 

@@ -11,14 +11,13 @@ import contextlib
 import errno
 import hashlib
 import os
-import time
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ratchet.exam.problem.array_file import SUFFIX
 from ratchet.exam.problem.problem import Problem
-from ratchet.process import key
+from ratchet.process import key, made, paths
 from ratchet.process.key import Key
-from ratchet.process.sandbox.folder import copy_file, read_file, remove
+from ratchet.process.root import Root
 from ratchet.values.status import Refusal, Status
 
 MAC = ".mac"
@@ -39,7 +38,8 @@ def folder_of(problem: Problem, clone: Path, secret: bytes) -> Path:
 
 def _method() -> str:
     """Digest of this folder's code, which makes references: what it made before it changed is not used again."""
-    sources = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+    own = Root(Path(__file__).parent)
+    sources = (own.read(name) for name in own.files() if name.endswith(".py"))
     return hashlib.sha256(b"".join(sources)).hexdigest()[:8]
 
 
@@ -48,21 +48,22 @@ def lend(cached: Path, folder: Path) -> Path:
 
     The copy is checked, and removed with its original where this machine's key did not make its MAC.
     """
-    lent = folder / cached.name
-    lent.mkdir(parents=True, exist_ok=True)
+    (cache, name), lent = paths.of(cached), Root(folder / cached.name)
+    paths.make_folder(lent.path)
     own = key.known()
-    wanted = [file for file in cached.glob(f"[!.]*{SUFFIX}") if not (lent / file.name).exists()]
+    wanted = [file for file in _arrays(cache, name) if not lent.exists(file)]
     for file in wanted if own else ():
-        with contextlib.suppress(OSError):
-            copy_file(file, lent / file.name)
-        if own and not _is_made_here(own, lent / file.name, file):
-            for one in (lent / file.name, file, file.with_suffix(MAC)):
+        content = b""
+        with contextlib.suppress(OSError), cache.open(f"{name}/{file}") as given:
+            content = lent.take(given, file)
+        if own and not _is_made_here(own, content, cache, f"{name}/{file}"):
+            for root, one in ((lent, file), (cache, f"{name}/{file}"), (cache, _mac_of(f"{name}/{file}"))):
                 with contextlib.suppress(OSError):
-                    one.unlink()
+                    root.unlink(one)
     if wanted:
         with contextlib.suppress(OSError):
-            os.utime(cached)  # used now
-    return lent
+            cache.used(name)
+    return lent.path
 
 
 def collect(lent: Path, cached: Path) -> None:
@@ -71,14 +72,19 @@ def collect(lent: Path, cached: Path) -> None:
     Raises:
       Refusal: ``NO_SPACE``, or ``INFRASTRUCTURE`` where the cache cannot be written.
     """
-    own = key.known()
-    made = [file for file in lent.glob(f"[!.]*{SUFFIX}") if not (cached / file.name).exists()]
-    if own is None or not made:
+    own, child = key.known(), Root(lent)
+    cache, name = paths.of(cached)
+    new = [file for file in _arrays(child, ".") if not cache.exists(f"{name}/{file}")]
+    if own is None or not new:
         return
     try:
-        cached.mkdir(parents=True, exist_ok=True)
-        for file in made:
-            _keep(own, file, cached / file.name)
+        paths.make_folder(cached)
+        made.mark(cache, name)
+        for file in new:
+            with child.open(file) as given:
+                content = cache.take(given, f"{name}/{file}")
+            mac = _mac(own, content, f"{name}/{file}")  # of the bytes that were written: whoever edits them is found
+            cache.write(_mac_of(f"{name}/{file}"), mac.encode(), flush=False)
     except OSError as error:
         status = Status.NO_SPACE if error.errno in (errno.ENOSPC, errno.EDQUOT) else Status.INFRASTRUCTURE
         what = f"the judge cannot keep what it computed in {cached}: {error.strerror or error}: free or repair that"
@@ -104,44 +110,43 @@ def prune(folder: Path, *, keep: str, max_bytes: int) -> tuple[str, ...]:
 
     ``keep`` stays. Returns the names of those that went. What cannot be removed is left.
     """
-    problems = [(one.stat().st_mtime, one) for one in folder.iterdir() if one.is_dir() and not one.is_symlink()]
-    sizes = {one: sum(file.lstat().st_size for file in one.iterdir()) for _, one in problems}
+    root, below = paths.of(folder)
+    folders = [one for name in root.names(below) if root.is_folder(one := f"{below}/{name}")]
+    problems = sorted((state.st_mtime, one) for one in folders if (state := root.state(one)))
+    sizes = {one: sum(_size(root, file) for file in root.files(one)) for _, one in problems}
     total, gone = sum(sizes.values()), []
-    for _, one in sorted(problems):
-        if total > max_bytes and one.name != keep and remove(one):
+    for _, one in problems:
+        name = PurePath(one).name
+        if total > max_bytes and name != keep and made.remove(root, one):
             total -= sizes[one]
-            gone.append(one.name)
-    for left_over in (folder / keep).glob(".*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left_over.lstat().st_mtime > _LEFT_OVER_S:
-                left_over.unlink()
+            gone.append(name)
+    root.sweep(f"{below}/{keep}", older_s=_LEFT_OVER_S)
     return tuple(gone)
 
 
-def _keep(own: Key, file: Path, target: Path) -> None:
-    """Written to a temporary file and renamed, the MAC last. Signed is the copy, which the child cannot reach."""
-    temporary = target.with_name(f".{os.getpid()}.{target.name}")
+def _size(root: Root, file: str) -> int:
+    state = root.state(file)
+    return state.st_size if state else 0
+
+
+def _arrays(root: Root, folder: str) -> list[str]:
+    return [name for name in root.names(folder) if name.endswith(SUFFIX) and not name.startswith(".")]
+
+
+def _mac_of(file: str) -> str:
+    """The file of a file's MAC."""
+    return file.removesuffix(SUFFIX) + MAC
+
+
+def _mac(own: Key, content: bytes, cached: str) -> str:
+    """The MAC of a file with these contents, by their SHA-256, as that of ``cached``."""
+    *_, folder, name = cached.split("/")
+    return own.mac("reference", folder.encode(), name.encode(), content)
+
+
+def _is_made_here(own: Key, content: bytes, cache: Root, file: str) -> bool:
+    """Whether the MAC beside a file of the cache is that of what was copied from there."""
     try:
-        copy_file(file, temporary)
-        mac = _mac(own, temporary, target)
-        temporary.replace(target)
-        temporary.write_text(mac)
-        temporary.replace(target.with_suffix(MAC))
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _mac(own: Key, file: Path, cached: Path) -> str:
-    """The MAC of the contents of ``file`` as those of ``cached``."""
-    with file.open("rb") as opened:
-        content = hashlib.file_digest(opened, "sha256").digest()
-    return own.mac("reference", cached.parent.name.encode(), cached.name.encode(), content)
-
-
-def _is_made_here(own: Key, copy: Path, cached: Path) -> bool:
-    """Whether the MAC beside ``cached`` is that of what was copied from there."""
-    try:
-        return read_file(cached.with_suffix(MAC), _MAC_BYTES).decode() == _mac(own, copy, cached)
+        return cache.read(_mac_of(file), _MAC_BYTES).decode() == _mac(own, content, file)
     except (OSError, ValueError):
         return False

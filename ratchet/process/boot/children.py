@@ -9,16 +9,20 @@ import fcntl
 import json
 import marshal
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+from ratchet.process import key
 from ratchet.process.boot import bytecode, sources
 from ratchet.process.boot.home import PACKAGE_ROOT
+from ratchet.process.sandbox import landlock
 from ratchet.values.status import Refusal, Status
 
 LAUNCHER = "ratchet.process.sandbox.launcher"
@@ -81,8 +85,29 @@ class Interpreter:
     """Folders that it needs besides: where it is installed."""
 
 
+def outside(python: str, root: Path) -> str:
+    """The path of an interpreter that a repository's own table names, relative to ``root``. Nothing is run.
+
+    Raises:
+      Refusal: ``USAGE`` where it is inside the repository, or where anybody can put a program; ``NOT_FOUND``.
+    """
+    found = os.path.abspath(os.path.join(root, python)) if "/" in python else shutil.which(python)
+    if found is None or not os.path.exists(found):
+        raise Refusal(Status.NOT_FOUND, f"there is no {python}: name an interpreter that is installed")
+    places = {found, os.path.realpath(found), os.path.join(os.path.realpath(os.path.dirname(found)), "")}
+    top = os.path.realpath(root)
+    todo = "whoever writes there would run as you; make its environment outside, or give it with --python"
+    if inside := [
+        one for one in sorted(places) if os.path.join(one, "").startswith((os.path.join(top, ""), f"{root}/"))
+    ]:
+        raise Refusal(Status.USAGE, f"python is {inside[0]}, inside the repository, wanted one outside: {todo}")
+    if any(os.stat(folder).st_mode & stat.S_IWOTH for one in places for folder in Path(one).parents):
+        raise Refusal(Status.USAGE, f"python is {found}, in a folder that everybody can write: {todo}")
+    return found
+
+
 def find_interpreter(python: str | Path) -> Interpreter:
-    """The interpreter at a path or of a name on the PATH. Runs it, outside of every jail.
+    """The interpreter at a path or of a name on the PATH. Runs it, where it can write nothing and not read the key.
 
     Raises:
       Refusal: ``NOT_FOUND`` where it cannot be run, ``USAGE`` where it is older than Python 3.11.
@@ -96,6 +121,7 @@ def find_interpreter(python: str | Path) -> Interpreter:
             cwd="/",
             env=environment,
             timeout=_SECONDS,
+            preexec_fn=partial(landlock.confine, (), _key_folder()),
         )
         answer = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
@@ -114,6 +140,13 @@ def find_interpreter(python: str | Path) -> Interpreter:
         path=tuple(answer["path"]),
         readable=tuple(dict.fromkeys((*folders, *map(os.path.realpath, folders)))),
     )
+
+
+def _key_folder() -> Path | None:
+    try:
+        return key.path().parent
+    except key.NoKey:
+        return None
 
 
 def command(control: int, interpreter: Interpreter | None = None, *, main: str = LAUNCHER) -> list[str]:

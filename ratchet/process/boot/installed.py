@@ -46,6 +46,18 @@ def prewarm() -> int:
     return 0
 
 
+def has(folders: Iterable[str], entries: Iterable[str]) -> bool:
+    """Whether one of the folders of installed packages has one of the entries."""
+    return any(os.path.exists(os.path.join(folder, entry)) for folder in folders for entry in entries)
+
+
+def sources_of(package: str, folders: Iterable[str]) -> dict[str, bytes]:
+    """The modules of an installed package, without those below: contents by path. None where it is not installed."""
+    found = next((Path(one) for one in folders if Path(one, package).is_dir()), None)
+    files = sorted((found / package).glob("*.py")) if found else []
+    return {f"{package}/{file.name}": file.read_bytes() for file in files}
+
+
 def digest(folder: Path) -> str:
     """SHA-256 over the code below a folder of installed packages; the same for the same wheels, wherever they are.
 

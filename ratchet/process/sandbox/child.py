@@ -40,7 +40,13 @@ TAIL_BYTES = 4000
 OUTPUT_BYTES = 64 << 20
 """What a child may print."""
 
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/opt")
+SYSTEM = (
+    *("/usr", "/lib", "/lib64", "/bin"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/ssl/openssl.cnf"),
+    *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
+    "/proc",
+)
+"""What a Python with its libraries reads of the system: where there are namespaces, ``/proc`` is of its own alone."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 NAMES = ("namespaces", "landlock", "seccomp")

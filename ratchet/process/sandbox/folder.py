@@ -123,26 +123,6 @@ def _states(descriptor: int, depth: int = 0) -> Iterator[os.stat_result]:
                         os.close(below)
 
 
-def read_file(path: Path, limit: int) -> bytes:
-    """As :meth:`Folder.read`, of a file in a folder that a child can write."""
-    folder = Folder.at(path.parent)
-    try:
-        return folder.read(path.name, limit)
-    finally:
-        folder.close()
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy a regular file out of a folder that a child can write.
-
-    Raises:
-      OSError: it is a link, or not there, or ``target`` cannot be written.
-    """
-    descriptor = os.open(source, _FILE)
-    with os.fdopen(descriptor, "rb"):
-        _copy(descriptor, target)
-
-
 def _copy(descriptor: int, target: Path) -> None:
     """Write what a descriptor holds to ``target``; nothing of what is no regular file."""
     with target.open("wb") as copy:
@@ -193,6 +173,14 @@ def remove_at(above: int, name: str) -> bool:
     except OSError:
         return True
     return False
+
+
+def protect(top: Path, *, but: Path) -> None:
+    """Take the permission to write from a folder and all below it, links and one file left out."""
+    for parent, _, files in os.walk(top):
+        for path in (*(Path(parent, name) for name in files), Path(parent)):
+            if path != but and not path.is_symlink():
+                path.chmod(path.stat().st_mode & ~0o222)
 
 
 def _own(name: str, above: int) -> int:

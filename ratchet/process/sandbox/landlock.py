@@ -7,7 +7,8 @@ import ctypes
 import os
 import resource
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from stat import S_ISDIR
 
 from ratchet.process.sandbox.system import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, prctl, syscall
@@ -71,11 +72,12 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
     return True
 
 
-def confine_writes(writable: Iterable[str]) -> None:
-    """Confine a program of the user's: it may read and run anything, and change files below ``writable`` alone.
+def confine(writable: Sequence[Path], hidden: Path | None = None) -> None:
+    """Confine a program of the user's: it may run anything, write below ``writable``, read what is not hidden.
 
     For a new process, before it becomes the program. Paths are of folders, or of single files, which are written in
-    place. Without Landlock nothing is confined except the size of a file. It ends with the process that started it.
+    place. Files below ``hidden`` cannot be read, nor those that come to be beside it and its parents. Without Landlock
+    nothing is confined except the size of a file. It ends with the process that started it.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -84,8 +86,19 @@ def confine_writes(writable: Iterable[str]) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     have = version()
     if have:
-        handled = _handled(have) & ~_NO_WRITE
-        _enforce(_Ruleset(handled, 0, 0), 8, [(path, handled) for path in (*writable, *_DEVICES)])
+        read = _READ_FILE if hidden else 0
+        handled = _handled(have) & ~_NO_WRITE | read
+        may = [(path, handled) for path in (*map(os.fspath, writable), *_DEVICES)]
+        _enforce(_Ruleset(handled, 0, 0), 8, [*may, *((path, read) for path in _beside(hidden) if read)])
+
+
+def _beside(hidden: Path | None) -> Iterator[str]:
+    """All that is in a folder on the way to ``hidden`` and does not lead there; no links, which could."""
+    for folder in hidden.parents if hidden else ():
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_symlink() and not hidden.is_relative_to(entry.path):  # type: ignore[union-attr]
+                    yield entry.path
 
 
 def _handled(have: int) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ratchet.process import paths
 from ratchet.process.sandbox.child import Child, Ending, Limits
-from ratchet.process.sandbox.folder import read_file, remove, take
+from ratchet.process.sandbox.folder import remove, take
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import environment
@@ -172,7 +173,7 @@ def error_in(folder: Path) -> str:
 def _record(folder: Path) -> records.Record:
     """What a compiler process says of its request. Raises Refusal ``COMPILER_CRASHED`` where it says nothing usable."""
     try:
-        return records.read(read_file(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
+        return records.read(paths.read(folder / RECORD, RECORD_BYTES), _KINDS, _no_record)
     except (OSError, ValueError) as error:
         raise _no_record(str(error)) from None
 

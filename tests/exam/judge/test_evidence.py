@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.exam.judge.evidence import digest, keep, prune
+from ratchet.process import key, made
+from ratchet.process.root import Root
 from ratchet.values.status import Status
 from tests.refusals import refused
 
 IDS = [f"e{number:02}" for number in range(25)]
+
+
+@pytest.fixture(autouse=True)
+def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key, "path", lambda: tmp_path / "home" / "key")
 
 
 def write(root: Path, name: str, n_bytes: int = 10) -> None:
@@ -22,6 +28,7 @@ def write(root: Path, name: str, n_bytes: int = 10) -> None:
         target = root / folder / name / "deep" / "t.xplane.pb"
         target.parent.mkdir(parents=True)
         target.write_bytes(b"x" * n_bytes)
+        made.mark(Root(root), f"{folder}/{name}")
 
 
 @pytest.fixture
@@ -89,13 +96,12 @@ def test_an_experiment_that_is_listed_twice_is_as_new_as_its_last_row(root: Path
 
 
 def test_what_cannot_be_removed_is_not_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    removes = shutil.rmtree
+    removes = Root.remove
 
-    def refuses(folder: Path, **options: bool) -> None:
-        if folder.name != "e01":
-            removes(folder, **options)
+    def refuses(top: Root, folder: str) -> bool:
+        return not folder.endswith("e01") and removes(top, folder)
 
-    monkeypatch.setattr(shutil, "rmtree", refuses)
+    monkeypatch.setattr(Root, "remove", refuses)
     assert prune(root, IDS, newest=22) == ("e00", "e02")
     assert left(root) == ["e01", *IDS[3:]]
 
@@ -109,6 +115,16 @@ def test_what_no_experiment_is_named_after_is_left_alone(root: Path) -> None:
     assert sorted(os.listdir(root / "hlo_dumps")) == [".gitkeep", "e24", "my notes"]
     assert (root / "results.tsv").read_text() == "rows"
     assert (root / "e00").is_dir()
+
+
+def test_what_was_not_made_here_is_not_removed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own, or what came with a clone: a forged row that names it is no leave to remove it."""
+    for folder in ("hlo_dumps", "profile_data"):
+        (root / folder / "e00").rename(root / folder / "mine")
+    assert prune(root, ["mine", *IDS], newest=2) == tuple(IDS[1:23])
+    assert left(root) == ["e23", "e24", "mine"]
+    monkeypatch.setattr(key, "path", lambda: root / "another" / "key")
+    assert prune(root, IDS, newest=0) == ()
 
 
 def test_an_edited_ledger_cannot_point_elsewhere(tmp_path: Path) -> None:

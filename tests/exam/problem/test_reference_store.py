@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ratchet.exam.problem import reference_store
-from ratchet.process import key
+from ratchet.process import key, made
+from ratchet.process.root import Root
 from ratchet.values.status import Status
 from tests.imports import MODULES, closure
 from tests.refusals import refused
@@ -16,16 +17,17 @@ from tests.refusals import refused
 @pytest.fixture(autouse=True)
 def _own_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key, "path", lambda: tmp_path / "home" / "key")
+    (tmp_path / ".git").mkdir()
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A problem's folder in the cache, with one reference in it."""
-    made = tmp_path / "first" / "problem-a"
-    made.mkdir(parents=True)
-    (made / "random.npy").write_bytes(b"the reference")
+    child = tmp_path / "first" / "problem-a"
+    child.mkdir(parents=True)
+    (child / "random.npy").write_bytes(b"the reference")
     folder = tmp_path / "references" / "problem-a"
-    reference_store.collect(made, folder)
+    reference_store.collect(child, folder)
     assert sorted(os.listdir(folder)) == ["random.mac", "random.npy"]
     return folder
 
@@ -72,9 +74,9 @@ def pipe(kept: Path) -> None:
 def test_what_was_changed_is_never_used_and_made_again(kept: Path, tmp_path: Path, change) -> None:
     change(kept)
     assert lent(kept, tmp_path) == {}
-    made = tmp_path / "child" / kept.name
-    (made / "random.npy").write_bytes(b"computed again")
-    reference_store.collect(made, kept)
+    child = tmp_path / "child" / kept.name
+    (child / "random.npy").write_bytes(b"computed again")
+    reference_store.collect(child, kept)
     assert lent(kept, tmp_path, "another") == {"random.npy": b"computed again"}
 
 
@@ -114,6 +116,7 @@ def cache(tmp_path: Path) -> Path:
         (tmp_path / "cache" / name).mkdir(parents=True)
         (tmp_path / "cache" / name / "random.npy").write_bytes(bytes(1000))
         os.utime(tmp_path / "cache" / name, (place, place))
+        made.mark(Root(tmp_path), f"cache/{name}")
     return tmp_path / "cache"
 
 
@@ -127,11 +130,39 @@ def test_the_problem_that_was_not_used_for_longest_goes_first(cache: Path, max_b
 
 
 def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(cache: Path) -> None:
-    for name in (".1.old.npy", ".2.new.npy"):
+    for name in (".new-0123456789abcdef", ".new-fedcba9876543210"):
         (cache / "a" / name).touch()
-    os.utime(cache / "a" / ".1.old.npy", (0, 0))
+    os.utime(cache / "a" / ".new-0123456789abcdef", (0, 0))
     reference_store.prune(cache, keep="a", max_bytes=1 << 20)
-    assert sorted(os.listdir(cache / "a")) == [".2.new.npy", "random.npy"]
+    assert sorted(os.listdir(cache / "a")) == [".new-fedcba9876543210", "random.npy"]
+
+
+def test_what_was_not_made_here_is_not_removed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the user's, in the place of one of ours."""
+    (cache / "mine").mkdir()
+    (cache / "mine" / "random.npy").write_bytes(bytes(1000))
+    os.utime(cache / "mine", (0, 0))
+    assert reference_store.prune(cache, keep="b", max_bytes=0) == ("a", "c")
+    assert (cache / "mine" / "random.npy").stat().st_size == 1000
+
+
+def test_a_link_in_the_place_of_a_problem_is_neither_written_nor_swept(kept: Path, tmp_path: Path) -> None:
+    """Files of a user's, older than a day, with names that begin with a dot among them."""
+    home = tmp_path / "user"
+    home.mkdir()
+    for name in (".bashrc", "notes.npy", ".new-0123456789abcdef"):
+        (home / name).write_text("mine")
+        os.utime(home / name, (0, 0))
+    shutil.rmtree(kept)
+    kept.symlink_to(home)
+    child = tmp_path / "first" / "problem-a"
+    with refused(Status.INFRASTRUCTURE, "symbolic link"):
+        reference_store.collect(child, kept)
+    reference_store.prune(kept.parent, keep=kept.name, max_bytes=0)
+    assert lent(kept, tmp_path) == {}
+    assert {file.name: file.read_text() for file in home.iterdir()} == dict.fromkeys(
+        (".bashrc", "notes.npy", ".new-0123456789abcdef"), "mine"
+    )
 
 
 def test_lending_counts_as_use(kept: Path, tmp_path: Path) -> None:
@@ -145,10 +176,10 @@ def test_the_budget_is_the_users(kept: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(reference_store.BUDGET, "0.5")
     assert reference_store.budget_bytes() == 1 << 29
     monkeypatch.setenv(reference_store.BUDGET, "0")
-    made = tmp_path / "second" / "problem-b"
-    made.mkdir(parents=True)
-    (made / "random.npy").write_bytes(b"another")
-    reference_store.collect(made, kept.with_name("problem-b"))
+    child = tmp_path / "second" / "problem-b"
+    child.mkdir(parents=True)
+    (child / "random.npy").write_bytes(b"another")
+    reference_store.collect(child, kept.with_name("problem-b"))
     assert os.listdir(kept.parent) == ["problem-b"]
     for wrong in ("much", "inf", "nan"):
         monkeypatch.setenv(reference_store.BUDGET, wrong)

@@ -39,14 +39,12 @@ def test_a_file_is_written_once_and_for_its_owner_alone(opened):
     assert list(path.iterdir()) == []
 
 
-def test_a_file_is_copied_and_read_up_to_its_limit(opened):
+def test_a_file_is_read_up_to_its_limit(opened):
     made, path = opened
     (path / "file").write_bytes(b"12345")
-    folder.copy_file(path / "file", path / "copy")
-    assert made.read("file", 5) == folder.read_file(path / "file", 5) == made.read("copy", 5) == b"12345"
-    for read in (lambda: made.read("file", 4), lambda: folder.read_file(path / "file", 4)):
-        with pytest.raises(ValueError, match="file is larger than 4 bytes"):
-            read()
+    assert made.read("file", 5) == b"12345"
+    with pytest.raises(ValueError, match="file is larger than 4 bytes"):
+        made.read("file", 4)
 
 
 def test_what_is_no_regular_file_is_not_read(opened, tmp_path):
@@ -62,21 +60,8 @@ def test_what_is_no_regular_file_is_not_read(opened, tmp_path):
     (tmp_path / "way").symlink_to(path)
     with pytest.raises(OSError, match="symbolic link"):
         made.read("link", 100)
-    with pytest.raises(OSError, match="symbolic link"):
-        folder.copy_file(path / "link", tmp_path / "copy")
     with pytest.raises(NotADirectoryError):
         Folder.at(tmp_path / "way")
-    folder.copy_file(path / "pipe", tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == b"", "it does not wait for a writer"
-
-
-def test_a_pipe_with_something_in_it_is_not_copied(opened, tmp_path):
-    os.mkfifo(opened[1] / "pipe")
-    writer = os.open(opened[1] / "pipe", os.O_RDWR | os.O_NONBLOCK)
-    os.write(writer, b"data")
-    folder.copy_file(opened[1] / "pipe", tmp_path / "copy")
-    os.close(writer)
-    assert (tmp_path / "copy").read_bytes() == b""
 
 
 @pytest.mark.parametrize("disk", ["same", "other"])
@@ -152,7 +137,6 @@ def test_nothing_open_is_left_and_nothing_is_inherited(tmp_path):
     (tmp_path / "source" / "a" / "file").write_text("1")
     (tmp_path / "target").mkdir()
     before = os.listdir("/proc/self/fd")
-    folder.read_file(tmp_path / "source" / "a" / "file", 9)
     folder.take(tmp_path / "source", tmp_path / "target")
     folder.remove(tmp_path / "source")
     assert os.listdir("/proc/self/fd") == before

@@ -1,0 +1,184 @@
+"""What somebody else left for the next run: nothing of it is done, it is said, and the run goes on."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet.loop import journal, ledger, log, state
+from ratchet.loop.history import History
+from ratchet.process import key
+from ratchet.values.status import Refusal, Status
+from tests.loop.stage import Stage, kernel_text
+
+
+@pytest.fixture
+def judged(stage: Stage) -> Stage:
+    stage.run("baseline")
+    return stage
+
+
+def decision(stage: Stage, **plan: Any) -> dict[str, Any]:
+    """A journal that is whole in all but who wrote it: its plan writes a file."""
+    history, head = History(stage.root), stage.head()
+    evil = history.objects.store(b"evil")
+    data = stage.ledger.read_bytes()
+    row = dataclasses.replace(stage.rows()[-1], id="20991231-235959-0001", decision="kept", score="9000.0")
+    usual = {
+        "branch": "refs/heads/main", "old": head, "new": head, "kernel": "kernel.py", "judged": "0" * 40,
+        "lock": "kernel.py.lock.json", "lock_now": None, "lock_back": evil,
+        "move": False, "restore_kernel": False, "restore_lock": True,
+    }  # fmt: skip
+    return {"id": row.id, "plan": usual | plan, "added": dataclasses.asdict(ledger.addition(data, row)), "mac": ""}
+
+
+def unsigned(stage: Stage, record: object) -> bytes:
+    return json.dumps(record).encode()
+
+
+def without_mac(stage: Stage, record: object) -> bytes:
+    return b"\n" + json.dumps(record).encode()
+
+
+def with_another_key(stage: Stage, record: object) -> bytes:
+    body = json.dumps(record).encode()
+    other = key.Key(secret=b"x" * 32)
+    return other.mac("state", bytes(History(stage.root).git.path), state.PENDING.encode(), body).encode() + b"\n" + body
+
+
+def of_another_name(stage: Stage, record: object) -> bytes:
+    stage.leave(state.PLACED, record)
+    text = stage.root / ".git" / state.PLACED
+    data = text.read_bytes()
+    text.unlink()
+    return data
+
+
+def of_another_clone(stage: Stage, record: object) -> bytes:
+    other = stage.root.with_name("other")
+    shutil.copytree(stage.root, other, symlinks=True)
+    Stage(root=other).leave(state.PENDING, record)
+    return (other / ".git" / state.PENDING).read_bytes()
+
+
+def edited(stage: Stage, record: object) -> bytes:
+    stage.leave(state.PENDING, record)
+    return (stage.root / ".git" / state.PENDING).read_bytes().replace(b"refs/heads/main", b"refs/heads/mein")
+
+
+FORGED: tuple[Callable[[Stage, object], bytes], ...] = (
+    unsigned, without_mac, with_another_key, of_another_name, of_another_clone, edited,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("made", FORGED, ids=lambda made: made.__name__)
+def test_nothing_of_a_forged_decision_is_done(judged: Stage, made: Callable[[Stage, object], bytes]) -> None:
+    forged = made(judged, decision(judged))
+    (judged.root / ".git" / state.PENDING).write_bytes(forged)
+    assert journal.unfinished(History(judged.root)) is None
+    said: list[str] = []
+    judged.write(kernel_text(1500.0))
+    assert judged.run("better", progress=said.append).decision == "kept"
+    assert ".git/ratchet/pending.json was not written by a run here" in said[0]
+    assert "remove it" in said[0]
+    assert [row.decision for row in judged.rows()] == ["baseline", "kept"]
+    assert not judged.lock.exists()
+    (aside,) = (judged.root / ".git" / "ratchet").glob("refused-*.json")
+    assert aside.read_bytes() == forged
+    assert log.verify(judged.root) == ()
+
+
+@pytest.mark.parametrize("name", [state.PENDING, state.JOINED, state.PLACED])
+@pytest.mark.parametrize("what", ["link", "pipe", "folder", "large", "deep"])
+def test_what_is_no_file_of_ours_does_not_keep_the_next_run_from_judging(
+    judged: Stage, tmp_path: Path, name: str, what: str
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    path = judged.root / ".git" / name
+    if what == "link":
+        path.symlink_to(mine)
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    elif what == "large":
+        with path.open("wb") as file:
+            file.truncate((64 << 20) + 1)
+    else:
+        path.write_text("\n" + "[" * 100_000)
+    assert judged.run("again").status is Status.NO_CHANGE
+    assert not os.path.lexists(path)
+    assert mine.read_text() == "mine"
+
+
+OUTSIDE = ("/tmp/written-outside", "../outside", "a/../../outside", ".git/hooks/post-commit", ".GIT/config")
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+@pytest.mark.parametrize("key_is_there", [True, False])
+def test_a_plan_names_files_of_the_work_tree_alone(
+    judged: Stage, monkeypatch: pytest.MonkeyPatch, path: str, key_is_there: bool
+) -> None:
+    """Whoever wrote it: where this machine has no key, none of these files is signed."""
+    if not key_is_there:
+        monkeypatch.setattr(key, "known", lambda: None)
+    for plan in ({"lock": path}, {"lock": f"{path}.lock.json", "kernel": path}):
+        judged.leave(state.PENDING, decision(judged, **plan))
+        with pytest.raises(Refusal):
+            judged.run("again")
+        (judged.root / ".git" / state.PENDING).unlink()
+        assert not Path(judged.root, path).exists() or path == ".GIT/config"
+        assert not Path(judged.root, f"{path}.lock.json").exists()
+
+
+def test_a_merge_that_was_not_begun_here_is_not_enacted(judged: Stage) -> None:
+    head, blob = judged.head(), History(judged.root).objects.store(b"evil")
+    joining = {"branch": "refs/heads/main", "old": head, "new": head, "before": "", "after": blob, "tip": blob}
+    (judged.root / ".git" / state.JOINED).write_text(json.dumps({**joining, "files": ["kernel.py"]}))
+    rows = judged.ledger.read_bytes()
+    said: list[str] = []
+    assert judged.run("again", progress=said.append).status is Status.NO_CHANGE
+    assert "joined.json was not written by a run here" in said[0]
+    assert judged.ledger.read_bytes() == rows
+
+
+def test_git_of_another_folder_is_not_followed(judged: Stage, tmp_path: Path) -> None:
+    (judged.root / ".git").rename(tmp_path / "git")
+    (judged.root / ".git").symlink_to(tmp_path / "git")
+    with pytest.raises(Refusal, match="symbolic link") as caught:
+        judged.run("again")
+    assert caught.value.status is Status.NOT_A_REPOSITORY
+
+
+@pytest.mark.parametrize("name", ["ratchet", "ratchet.lock"])
+def test_a_link_in_the_git_folder_leads_nowhere(judged: Stage, tmp_path: Path, name: str) -> None:
+    mine = tmp_path / "mine"
+    path = judged.root / ".git" / name
+    if name == "ratchet":
+        shutil.rmtree(path)
+        mine.mkdir()
+    else:
+        path.unlink()
+        mine.write_text("mine")
+    path.symlink_to(mine)
+    with pytest.raises(Refusal, match="symbolic link"):
+        judged.run("again")
+    assert mine.read_text() == "mine" if mine.is_file() else not list(mine.iterdir())
+
+
+@pytest.mark.parametrize("name", ["results.tsv", ".git/ratchet.lock"])
+def test_a_hard_link_to_a_file_of_the_users_is_not_written(judged: Stage, tmp_path: Path, name: str) -> None:
+    path, mine = judged.root / name, tmp_path / "mine"
+    path.rename(mine)
+    before = mine.read_bytes()
+    os.link(mine, path)
+    judged.write(kernel_text(1500.0))
+    with pytest.raises(Refusal, match="hard link"):
+        judged.run("better")
+    assert mine.read_bytes() == before
