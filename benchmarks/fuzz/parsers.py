@@ -30,8 +30,9 @@ from ratchet.exam.judge import schedule
 from ratchet.exam.judge.responses import answer_in, read_arrays
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import problem
-from ratchet.loop import journal, ledger, log
+from ratchet.loop import journal, ledger, log, state
 from ratchet.loop.history import History
+from ratchet.process import key
 from ratchet.process.sandbox.child import Child, Limits
 from ratchet.process.sandbox.folder import Folder
 from ratchet.tpu.chips import V5E
@@ -244,11 +245,19 @@ def _kept(samples: Samples, root: Path) -> list[Reader]:
     space = root / "repository"
     samples.repository(space)
     history = History(space)
-    pending = history.state_dir / "pending.json"
+    pending = history.git.path / state.PENDING
 
-    def in_place(file: Path, read: Callable[[], object]) -> Callable[[bytes], object]:
+    def signed(data: bytes) -> bytes:
+        """As a run of this machine leaves it: what was not is never read."""
+        own = key.known()
+        mac = own.mac("state", bytes(history.git.path), state.PENDING.encode(), data) if own else ""
+        return mac.encode() + b"\n" + data
+
+    def in_place(
+        file: Path, read: Callable[[], object], kept: Callable[[bytes], bytes] = bytes
+    ) -> Callable[[bytes], object]:
         def run(data: bytes) -> object:
-            file.write_bytes(data)
+            file.write_bytes(kept(data))
             try:
                 return read()
             finally:
@@ -268,7 +277,7 @@ def _kept(samples: Samples, root: Path) -> list[Reader]:
         Reader("problem lock, as bytes", samples.lock, lock),
         Reader("ledger", samples.ledger, in_place(space / ledger.NAME, lambda: log.rows(space))),
         Reader("row", samples.ledger.splitlines()[1], row, refusals=(ValueError,)),
-        Reader("journal", samples.journal, in_place(pending, lambda: journal.recover(history)), damaged_json),
+        Reader("journal", samples.journal, in_place(pending, lambda: journal.recover(history), signed), damaged_json),
     ]
 
 

@@ -131,7 +131,8 @@ class Known:
         )
 
 
-_FLUSH = "                os.fsync(descriptor)\n            except"
+_FOLDER = '        Root(path.parent).flush(".")\n'
+_FLUSH = "            os.fsync(descriptor)\n        except"
 _LEFT, _RIGHT = (
     "wrap(a << amount) if 0 <= amount < WIDTH else 0",
     "wrap(unsigned(a) >> amount) if 0 <= amount < WIDTH else 0",
@@ -141,7 +142,9 @@ KNOWN = (
     Known("an element may be off 4 times as far", DEVIATIONS, "\nELEMENT = 16.0\n", "\nELEMENT = 64.0\n"),
     Known("an array may be off 10 times as far", PARITY, "\nWHOLE = 2.0\n", "\nWHOLE = 20.0\n"),
     Known("a row is not flushed to the disk", LEDGER, _FLUSH, _FLUSH.replace("os.fsync(descriptor)", "pass")),
-    Known("the folder of the ledger is not flushed", LEDGER, "        sync_folder(path.parent)\n", "        pass\n"),
+    Known(
+        "the folder of the ledger is not flushed", LEDGER, '        Root(path.parent).flush(".")\n', "        pass\n"
+    ),
     Known("no limit of memory", CHILD, "resident_bytes(self._process.pid) > limits.memory_bytes", "False"),
     Known("a left shift wraps at 64", SCALAR, _LEFT, "wrap(a << (amount & 63))"),
     Known("a logical shift wraps at 64", SCALAR, _RIGHT, "wrap(unsigned(a) >> (amount & 63))"),

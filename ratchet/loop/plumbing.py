@@ -44,6 +44,8 @@ _MISLEADING = (
     "GIT_INTERNAL_SUPER_PREFIX GIT_IMPLICIT_WORK_TREE GIT_CONFIG GIT_DEFAULT_HASH GIT_TRACE GIT_INDEX_VERSION"
 ).split()
 _FULL_BYTES = 64 << 10
+_OWN = ("local", "worktree")
+"""Scopes of git's configuration that are files of the repository."""
 
 
 class Git:
@@ -64,6 +66,7 @@ class Git:
             raise Refusal(Status.INFRASTRUCTURE, "git is not installed: install it and run again") from error
         self.root = Path(os.path.realpath(root))
         self._ready = False
+        self._options = [f"{name}={value}" for name, value in _OPTIONS.items()]
         self._command = git.Git(str(self.root))
         top, git_dir, common_dir = self._discover("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
         if os.path.realpath(top) != str(self.root):
@@ -77,6 +80,7 @@ class Git:
         self.common_dir = Path(os.path.normpath(self.root / common_dir))
         with writing(str(self.git_dir / "ratchet")):
             Root(self.git_dir).make_folder("ratchet")
+        self._options = [*self._options, *self._without_filters()]
         self._ready = True
 
     def _discover(self, *questions: str) -> list[str]:
@@ -95,9 +99,17 @@ class Git:
             what, todo = f"is not the top of a git work tree ({first_line(error)})", "`git init` and commit first"
         raise Refusal(Status.NOT_A_REPOSITORY, f"{self.root} {what}: {todo}")
 
+    def _without_filters(self) -> list[str]:
+        """Options that switch off filters which the repository's own configuration names: programs, run on any file."""
+        _, out, _ = self.run("config", "--includes", "--show-scope", "--name-only", "-z", "--get-regexp", "^filter[.]")
+        words = os.fsdecode(out).split("\0")
+        own = {name.rpartition(".")[0] for scope, name in zip(words[::2], words[1::2], strict=False) if scope in _OWN}
+        switches = ("clean=", "smudge=", "process=", "required=false")
+        return [f"{name}.{switch}" for name in sorted(own) for switch in switches]
+
     def run(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> tuple[int, bytes, str]:
         """Exit code, standard output and standard error of a git command; ``index`` takes the place of the user's."""
-        options = [word for name, value in _OPTIONS.items() for word in ("-c", f"{name}={value}")]
+        options = [word for one in self._options for word in ("-c", one)]
         environment = _ENVIRONMENT | ({"GIT_INDEX_FILE": str(index)} if index else {})
         with contextlib.ExitStack() as stack:
             source = stack.enter_context(tempfile.TemporaryFile()) if stdin else None

@@ -102,6 +102,7 @@ class Planted(Attack):
     git: tuple[tuple[str, ...], ...] = ()
     """Arguments of git, run in the tree."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Paths and texts of all of these may name ``{outside}``, a folder of the user's that nothing may change."""
 
 
 Entry = Honest | Cheat | Planted

@@ -308,6 +308,12 @@ DEFENCES = (
     _row("canonical lock", "a problem lock has the bytes that the judge writes"),
     _row("plain git", "git runs without hooks, filters and programs of the repository's configuration"),
     _row("regular files", "regular files are read, by descriptor: no link is followed, no pipe awaited"),
+    _row("opener", "what is in a repository is reached from its root's descriptor: no link, no path leads out of it"),
+    _row("signed state", "what a run leaves to the next one has a MAC, and so has every folder that is removed"),
+    _row(
+        "no programs of a table",
+        "`[tool.ratchet]` names no interpreter inside the repository, no link and no file of git's",
+    ),
     _row("origin", "references and rows carry a code that only the judge's key makes"),
 )
 

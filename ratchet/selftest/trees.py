@@ -25,6 +25,8 @@ MARK = "PLANTED CODE RAN"
 """What planted code prints."""
 SECONDS = 240
 HANGS = "HANGS"
+OUTSIDE = "CHANGED OUTSIDE"
+"""What is outside of the repository is another than before."""
 
 
 def new_tree(root: Path, target: Path, kernel: str) -> None:
@@ -70,12 +72,17 @@ def play(attack: Planted, clean: Path, folder: Path) -> Trial:
     start = time.monotonic()
     tree = folder / "tree"
     shutil.copytree(clean, tree, symlinks=True)
+    outside = _outside(folder / "outside")
+    before = _seen(outside)
     plant(attack, tree)
-    environment = {name: _filled(value, {"tree": str(tree)}) for name, value in attack.environment.items()}
-    ended = [_run(tree, command, environment) for command in attack.runs]
+    environment = {name: _filled(value, _places(tree)) for name, value in attack.environment.items()}
+    commands = (tuple(_filled(word, _places(tree)) for word in command) for command in attack.runs)
+    ended = [_run(tree, command, environment) for command in commands]
     (got, said), output = ended[-1], "".join(printed for _, printed in ended)
     if MARK in output:
         got = MARK
+    elif _seen(outside) != before:
+        got = OUTSIDE
     elif got == Status.PASS.name and NO_EFFECT in attack.expected:
         got = NO_EFFECT
     got = got if attack.said in output else f"{got}, silently"
@@ -92,9 +99,32 @@ def _filled(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
+def _places(tree: Path) -> dict[str, str]:
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    return {"tree": str(tree), "outside": str(tree.with_name("outside")), "extension": suffix}
+
+
+def _outside(folder: Path) -> Path:
+    """A folder of the user's beside the tree: files of old, one that looks left over, and a repository."""
+    for name in (".bashrc", "notes.txt", "results.tsv", "references/old.npy", ".git/config"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("the user's\n")
+        os.utime(path, (0, 0))
+    return folder
+
+
+def _seen(folder: Path) -> dict[str, tuple[str, int]]:
+    """What is in a folder: contents and modes by path."""
+    return {
+        str(path): (path.read_text(errors="replace") if path.is_file() else "", path.stat().st_mode)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
 def plant(attack: Planted, tree: Path) -> None:
     """Change a tree as an attack says."""
-    places = {"tree": str(tree), "extension": importlib.machinery.EXTENSION_SUFFIXES[0]}
+    places = _places(tree)
     for name, text in attack.files.items():
         path = tree / _filled(name, places)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +141,7 @@ def plant(attack: Planted, tree: Path) -> None:
     for name, text in attack.bytecode.items():
         _plant_bytecode(tree / name, text)
     for name, target in attack.links.items():
-        (tree / name).unlink(missing_ok=True)
-        (tree / name).symlink_to(_filled(target, places))
+        _link(tree / name, _filled(target, places))
     for name in attack.pipes:
         (tree / name).unlink(missing_ok=True)
         os.mkfifo(tree / name)
@@ -120,6 +149,14 @@ def plant(attack: Planted, tree: Path) -> None:
         _zero(tree, attack.zeroed)
     for arguments in attack.git:
         _git(tree, *(_filled(word, places) for word in arguments))
+
+
+def _link(path: Path, target: str) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
 
 
 def _zero(tree: Path, pattern: str) -> None:

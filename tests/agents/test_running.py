@@ -23,6 +23,7 @@ running.FREE_BYTES = int(os.environ.get("FREE_BYTES", "0"))
 done = running.run(
     sys.argv[2:], cwd=Path(), environment=os.environ, transcript=Path("said"), seconds=float(sys.argv[1]),
     writable=[Path("kernel.py").resolve(), Path("scratch").resolve()],
+    hidden=Path("keys").resolve(),
 )
 print(done.limit or done.exit_code)
 """
@@ -113,3 +114,39 @@ def test_every_change_below_a_folder_shows(tmp_path, change):
     names = {"content": "sub/one", "mode": "two", "new": "sub/new", "gone": "two", "link": "two", "folder": "empty"}
     changed = running.changed(before, running.of_tree(top, "kernel.py"))
     assert changed == [str(top / names[change])]
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+@pytest.mark.parametrize(
+    "read",
+    [
+        *(
+            "cat keys/key",
+            "cat scratch/../keys/key",
+            "ln -s $PWD/keys scratch/way; cat scratch/way/key",
+            "cat link/key",
+        ),
+        *("cat /proc/self/cwd/keys/key", "ln keys/key scratch/hard && cat scratch/hard", "cat keys/deep/other"),
+    ],
+)
+def test_the_folder_of_the_key_cannot_be_read(tmp_path, read):
+    (tmp_path / "keys" / "deep").mkdir(parents=True)
+    (tmp_path / "keys" / "key").write_text("secret")
+    (tmp_path / "keys" / "deep" / "other").write_text("secret")
+    (tmp_path / "beside").write_text("can be read")
+    (tmp_path / "link").symlink_to("keys")
+    ran(tmp_path, 300, "sh", "-c", f"cat beside kernel.py; {read}; mv keys scratch/moved; cat scratch/moved/key")
+    said = (tmp_path / "said").read_text()
+    assert "can be read" in said
+    assert "old" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    "cut", ["truncate -s 0 /proc/self/fd/1", ": > /proc/self/fd/1", "(exec 1>/dev/null; : > said)"]
+)
+def test_what_it_said_cannot_be_taken_back(tmp_path, cut):
+    """It has a pipe, and no descriptor of the file."""
+    ran(tmp_path, 300, "sh", "-c", f"echo first; {cut}; echo second >&2")
+    assert (tmp_path / "said").read_text().startswith("first\n")
+    assert "second" in (tmp_path / "said").read_text()

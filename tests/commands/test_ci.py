@@ -8,6 +8,7 @@ import pytest
 
 from ratchet.commands import ci, options
 from ratchet.commands.cli import main
+from ratchet.exam.candidate import target as targets
 from ratchet.values.change import Change, ChangeKind, Costs, outcome
 from ratchet.values.status import Status
 from ratchet.view.changes import MARKER, counted, junit, markdown
@@ -143,11 +144,25 @@ def test_a_slower_kernel_is_a_row_and_an_exit_code(repository, capsys):
 @pytest.mark.parametrize(
     ("toml", "status", "message"),
     [
-        ("", Status.NOT_FOUND, "has no list tool.ratchet.ci"),
         ("[[tool.ratchet.ci]]\ninputs = []", Status.USAGE, "entry 1: wanted"),
         ('[[tool.ratchet.ci]]\ntarget = "a:b"\nchip = "v5e"', Status.USAGE, "entry 1 has 'chip'"),
         ('[[tool.ratchet.ci]]\ntarget = "a:b"\nchips = ["v9"]', Status.USAGE, "wanted some of v5e"),
-        ('[[tool.ratchet.ci]]\ntarget = "a:b"\nallowed_share = 2', Status.USAGE, "wanted a share such as 0.02"),
+        *(
+            (
+                f'[[tool.ratchet.ci]]\ntarget = "a:b"\nallowed_share = {share}',
+                Status.USAGE,
+                "wanted a share such as 0.02",
+            )
+            for share in ("2", "nan", "inf", "0.51", "-1", "true")
+        ),
+        *(
+            (f'[[tool.ratchet.ci]]\ntarget = "{name}:f"', Status.USAGE, "entry 1: ")
+            for name in ("../x.py", "/etc/x.py", "a/../../x.py", ".git/x.py", "a/.git/x.py")
+        ),
+        *(
+            (f'[[tool.ratchet.ci]]\ntarget = "a:b"\ncases = "{name}"', Status.USAGE, "entry 1: ")
+            for name in ("../x.toml", "/etc/x.toml", ".git/config")
+        ),
         ("[[tool.ratchet.ci", Status.USAGE, "is no TOML"),
     ],
 )
@@ -155,6 +170,82 @@ def test_a_wrong_list_is_refused_by_name(repository, capsys, toml, status, messa
     (repository / "pyproject.toml").write_text(toml)
     assert run() == status.exit_code
     assert message in capsys.readouterr().err
+
+
+def test_a_repository_without_a_list_is_told_what_is_wanted(tmp_path, monkeypatch, capsys):
+    committed(tmp_path, "base", {"kernels.py": written(BEFORE)})
+    monkeypatch.chdir(tmp_path)
+    assert run() == Status.NOT_FOUND.exit_code
+    assert "has no list tool.ratchet.ci" in capsys.readouterr().err
+
+
+def entry(target="pkg:f", share=0.02, shape="f32[8,128]", chip="v5e"):
+    return ci.Entry(target=target, case=targets.inline([shape], chip=chip), allowed_share=share)
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "judged", "said"),
+    [
+        ([entry()], [entry()], [entry()], ()),
+        ([entry()], [], [entry()], ("takes it off the list",)),
+        (
+            [entry()],
+            [entry(share=0.5)],
+            [entry()],
+            ("judged by 0.02 of the base, not 0.5",),
+        ),
+        ([entry()], [entry(shape="f32[1,128]")], [entry()], ("other inputs or options",)),
+        ([entry()], [entry(), entry("pkg:g")], [entry(), entry("pkg:g")], ("puts it on the list",)),
+        ([entry()], [entry(chip="v6e")], [entry(), entry(chip="v6e")], ("off the list", "on the list")),
+        ([], [entry(share=0.4)], [entry(share=0.4)], ()),
+    ],
+)
+def test_a_change_is_judged_by_the_list_of_its_base(base, now, judged, said):
+    agreed, notes = ci._agreed(base, now)
+    assert agreed == judged
+    assert [words in note for note, words in zip(notes, said, strict=True)] == [True] * len(said)
+
+
+SAYS = """
+import os
+_here = os.path.dirname(__file__)
+def _read(path):
+    try:
+        return open(path).read().strip()
+    except Exception as error:
+        return type(error).__name__
+_names = ("leak.json", ".git/config", "/etc/passwd")
+raise RuntimeError("| SAID | " + " ".join(_read(os.path.join(_here, name)) for name in _names))
+"""
+
+
+@pytest.mark.parametrize("include", [[], [".git/config"], ["leak.json"], ["*.json"]])
+def test_what_a_module_says_is_not_published(repository, tmp_path_factory, capsys, include):
+    """A link of the change leads to a file of the runner's, and git's configuration has a token."""
+    secret = tmp_path_factory.mktemp("runner") / "secret"
+    secret.write_text("SECRET-OF-THE-RUNNER")
+    with (repository / ".git" / "config").open("a") as file:
+        file.write('[http "https://example.invalid/"]\n\textraheader = SECRET-TOKEN\n')
+    (repository / "leak.json").symlink_to(secret)
+    (repository / "pyproject.toml").write_text(f"[tool.ratchet]\ninclude = {include}\n" + LIST)
+    (repository / "kernels.py").write_text(written(BEFORE) + SAYS)
+    committed(repository, "a change", {})
+    assert run("--base", "HEAD~1", "--markdown", "out.md", "--junit", "out.xml") != 0
+    shown = capsys.readouterr()
+    texts = [shown.out, shown.err, *(path.read_text() for path in repository.glob("out.*"))]
+    for text in texts:
+        assert "SECRET" not in text
+        assert "SAID" not in text
+        assert "root:" not in text
+
+
+def test_a_comment_is_not_written_through_a_link(repository, tmp_path_factory):
+    mine = tmp_path_factory.mktemp("runner") / "mine"
+    mine.write_text("mine")
+    (repository / "out.md").symlink_to(mine)
+    (repository / "kernels.py").write_text("raise RuntimeError\n")
+    run("--base", "HEAD", "--markdown", "out.md")
+    assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,29 @@ SWITCHES = {
         edits=_finding("undefined_scalar"),
         then=("PASS", "WRONG_VALUES", "SCHEDULE_UNKNOWN", "CANNOT_VERIFY"),
     ),
+    "opener": Switch(
+        cheat="c50_link_for_the_state",
+        edits=_edit(
+            "ratchet/process/root.py",
+            "return (openat2 if has_openat2() else _walk)(top, inside, flags, mode)",
+            "return os.open(inside, flags, mode, dir_fd=top)",
+        )
+        + _edit("ratchet/process/root.py", "follow_symlinks=False", "follow_symlinks=True"),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "signed state": Switch(
+        cheat="c50_forged_mark",
+        edits=_edit(
+            "ratchet/loop/state.py", '        raise NotOurs("this machine\'s key did not make it")', "        pass"
+        ),
+        then=("NO_CHANGE", "PASS"),
+    ),
+    "no programs of a table": Switch(
+        cheat="c50_python_of_the_tree",
+        edits=_edit("ratchet/process/boot/children.py", "    if inside := [", "    if False and [")
+        + _edit("ratchet/process/boot/children.py", "{inside[0]}", ""),
+        then=("PLANTED CODE RAN",),
+    ),
     "isolated start": Switch(
         cheat="c19_python_path",
         edits=(

@@ -101,8 +101,11 @@ def outside(python: str, root: Path) -> str:
         one for one in sorted(places) if os.path.join(one, "").startswith((os.path.join(top, ""), f"{root}/"))
     ]:
         raise Refusal(Status.USAGE, f"python is {inside[0]}, inside the repository, wanted one outside: {todo}")
-    if any(os.stat(folder).st_mode & stat.S_IWOTH for one in places for folder in Path(one).parents):
-        raise Refusal(Status.USAGE, f"python is {found}, in a folder that everybody can write: {todo}")
+    for one in places:
+        for folder in Path(one).parents:
+            mode = os.stat(folder).st_mode
+            if mode & stat.S_IWOTH and (folder == Path(one).parent or not mode & stat.S_ISVTX):
+                raise Refusal(Status.USAGE, f"python is {found}, in a folder that everybody can write: {todo}")
     return found
 
 

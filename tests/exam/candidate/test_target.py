@@ -10,9 +10,11 @@ from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.target_worker import in_stablehlo
+from ratchet.process import key
 from ratchet.process.boot import children
+from ratchet.process.sandbox import landlock
 from ratchet.values import ArraySpec
-from ratchet.values.status import Status
+from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
 
 HELPER = """
@@ -235,3 +237,61 @@ def test_what_is_wrong_with_a_case_is_said(tmp_path, text, said):
     file.write_text(text)
     with refused(Status.USAGE, said):
         target.cases(file)
+
+
+@pytest.fixture
+def including(tmp_path):
+    """A repository whose table is given, and a secret beside it."""
+    (tmp_path / "secret").write_text("the user's")
+    root = tmp_path / "root"
+    for name in ("src/pkg/a.json", "src/.git/config", ".git/config", ".GIT/config"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("in it")
+    (root / "src" / "pkg" / "leak.json").symlink_to(tmp_path / "secret")
+    (root / "src" / "out").symlink_to(tmp_path)
+
+    def included(pattern):
+        (root / "pyproject.toml").write_text(f"[tool.ratchet]\ninclude = [{pattern!r}]\n")
+        return target.included(root / "src")
+
+    return included
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(".git/config", "src/.git/config", ".GIT/config", "../secret", "src/../../secret", "/etc/hostname"),
+        *("src/pkg/leak.json", ".git/*", "src/**/.git/*"),
+    ],
+)
+def test_what_is_no_file_of_the_repository_is_refused_by_name(including, pattern):
+    with refused(Status.USAGE, "include: "):
+        including(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["src/*/leak.json", "src/o*/secret", "**/config", "src/.g*/*"])
+def test_what_is_no_file_of_the_repository_fits_no_pattern(including, pattern):
+    assert including(pattern) == {}
+
+
+@pytest.mark.parametrize("pattern", ["src/**/*", "src/*/*", "**/*.json", "src/pkg/a.json", "src/pkg/[a]*"])
+def test_patterns_fit_regular_files_alone(including, pattern):
+    assert including(pattern) == {"pkg/a.json": b"in it"}
+
+
+def test_an_interpreter_is_asked_where_it_can_write_nothing_and_not_read_the_key(tmp_path, monkeypatch):
+    if not landlock.version():
+        pytest.skip("this kernel has no Landlock")
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "key").write_text("secret")
+    (tmp_path / "other").write_text("can be read")
+    monkeypatch.setattr(key, "path", lambda: tmp_path / "keys" / "key")
+    python = tmp_path / "python"
+    tries = [f"cat {tmp_path}/keys/key", f"touch {tmp_path}/new", f"cat {tmp_path}/other", "exit 3"]
+    python.write_text("#!/bin/sh\n(" + "; ".join(tries) + ") 2>/dev/null | tr '\\n' ' ' >&2; exit 3\n")
+    python.chmod(0o755)
+    with pytest.raises(Refusal) as caught:
+        children.find_interpreter(python)
+    assert "can be read" in caught.value.message
+    assert "secret" not in caught.value.message
+    assert not (tmp_path / "new").exists()
