@@ -25,7 +25,7 @@ from ratchet.values.status import Refusal, Status
 
 LOCK = "environment.lock"
 """In an environment: the lock that it was made from."""
-OTHER = ("protobuf", "flatbuffers", "gitpython", "filelock")
+OTHER = ("protobuf", "flatbuffers", "gitpython")
 """What the judge's modules import besides JAX and what comes with it."""
 WITH_LIBTPU = ("requests",)
 """What JAX's extra ``tpu`` installs besides libtpu."""

@@ -33,6 +33,7 @@ _OPTIONS = {
 _ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",  # the repository's own configuration says by which program
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_TERMINAL_PROMPT": "0",
 }
@@ -44,6 +45,8 @@ _MISLEADING = (
     "GIT_INTERNAL_SUPER_PREFIX GIT_IMPLICIT_WORK_TREE GIT_CONFIG GIT_DEFAULT_HASH GIT_TRACE GIT_INDEX_VERSION"
 ).split()
 _FULL_BYTES = 64 << 10
+_WRITTEN = {".": 1, "refs": 50, "logs": 50, "objects": 1, "info": 1}
+"""Folders that git writes in, and so many levels of those below."""
 _OWN = ("local", "worktree")
 """Scopes of git's configuration that are files of the repository."""
 
@@ -78,6 +81,8 @@ class Git:
             raise Refusal(Status.NOT_A_REPOSITORY, message)
         self.git_dir = Path(git_dir)
         self.common_dir = Path(os.path.normpath(self.root / common_dir))
+        for folder in dict.fromkeys((self.git_dir, self.common_dir)):
+            self._check_links(Root(folder))
         with writing(str(self.git_dir / "ratchet")):
             Root(self.git_dir).make_folder("ratchet")
         self._options = [*self._options, *self._without_filters()]
@@ -98,6 +103,17 @@ class Git:
         else:
             what, todo = f"is not the top of a git work tree ({first_line(error)})", "`git init` and commit first"
         raise Refusal(Status.NOT_A_REPOSITORY, f"{self.root} {what}: {todo}")
+
+    def _check_links(self, folder: Root) -> None:
+        """Git writes through the links that it finds: into other folders, and at the end of other files.
+
+        Raises:
+            Refusal: NOT_A_REPOSITORY.
+        """
+        links = (one for part, levels in _WRITTEN.items() for one in folder.links(part, levels=levels))
+        if link := next(links, ""):
+            message = f"{folder.path / link} is a symbolic link, and git would write where it leads: remove it"
+            raise Refusal(Status.NOT_A_REPOSITORY, message)
 
     def _without_filters(self) -> list[str]:
         """Options that switch off filters which the repository's own configuration names: programs, run on any file."""

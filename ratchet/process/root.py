@@ -224,6 +224,22 @@ class Root:
         """The regular files of ``entries``."""
         return (one for one in self.entries(name, without=without) if self.is_file(one))
 
+    def links(self, name: Name = ".", *, levels: int = 50) -> Iterator[str]:
+        """The symbolic links in a folder, and in those below it so many levels down."""
+        try:
+            with self._opened(name, _FOLDER) as descriptor, os.scandir(descriptor) as entries:
+                found = [(one.name, one.is_symlink(), one.is_dir(follow_symlinks=False)) for one in entries]
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            return
+        for entry, is_link, is_folder in found:
+            inner = self.name(f"{self.name(name)}/{entry}")
+            if is_link:
+                yield inner
+            elif is_folder and levels > 1:
+                yield from self.links(inner, levels=levels - 1)
+
     def matching(self, pattern: str) -> list[str]:
         """The regular files whose name fits a pattern as ``Path.glob`` has them, sorted; nothing of ``.git``."""
         parts = self.name(pattern).split("/")

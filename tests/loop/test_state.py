@@ -182,3 +182,65 @@ def test_a_hard_link_to_a_file_of_the_users_is_not_written(judged: Stage, tmp_pa
     with pytest.raises(Refusal, match="hard link"):
         judged.run("better")
     assert mine.read_bytes() == before
+
+
+LINKS = ("refs/ratchet", "refs/heads", "logs", "logs/HEAD", "logs/refs/heads/main", "objects", "index", "packed-refs")
+
+
+@pytest.mark.parametrize("name", [*LINKS, "objects/info", "refs", "FETCH_HEAD"])
+def test_git_writes_through_no_link(judged: Stage, tmp_path: Path, name: str) -> None:
+    """It would append its log to a file of the user's, and make refs and objects in the user's folders."""
+    path, mine = judged.root / ".git" / name, tmp_path / "mine"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.rename(mine)
+    else:
+        mine.write_text("")
+    path.symlink_to(mine)
+
+    def seen() -> dict[str, bytes]:
+        files = [mine] if mine.is_file() else sorted(one for one in mine.rglob("*") if one.is_file())
+        return {str(one): one.read_bytes() for one in files}
+
+    before = seen()
+    judged.write(kernel_text(1500.0))
+    with pytest.raises(Refusal, match="is a symbolic link, and git would write where it leads"):
+        judged.run("better")
+    assert seen() == before
+
+
+@pytest.mark.parametrize("key_name", ["filter.evil.clean", "filter.evil.smudge", "filter.evil.process"])
+@pytest.mark.parametrize("where", ["config", "an included file"])
+def test_no_filter_of_the_repositorys_runs(judged: Stage, tmp_path: Path, key_name: str, where: str) -> None:
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    file = judged.root / ".git" / ("config" if where == "config" else "more")
+    judged.git("config", "--file", str(file), key_name, str(program))
+    judged.git("config", "--file", str(file), "filter.evil.required", "true")
+    if where != "config":
+        judged.git("config", "include.path", "more")
+    (judged.root / ".git" / "info").mkdir(exist_ok=True)
+    (judged.root / ".git" / "info" / "attributes").write_text("*.py filter=evil\n")
+    for score in (1500.0, 900.0):
+        judged.write(kernel_text(score))
+        judged.run("an idea")
+    assert [row.decision for row in judged.rows()] == ["baseline", "kept", "reverted"]
+    assert not ran.exists()
+
+
+def test_no_object_is_fetched_by_a_program_that_the_repository_names(judged: Stage, tmp_path: Path) -> None:
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexit 1\n")
+    program.chmod(0o755)
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "evil",
+        "remote.evil.promisor": "true",
+        "remote.evil.url": str(judged.root),
+        "remote.evil.uploadpack": str(program),
+    }.items():
+        judged.git("config", name, value)
+    with pytest.raises(Refusal):
+        History(judged.root).objects.blob("1" * 40)
+    assert not ran.exists()
