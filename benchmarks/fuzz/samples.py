@@ -155,6 +155,8 @@ def _journal(rows: bytes) -> bytes:
     """A decision that was not enacted."""
     one = dataclasses.replace(ledger.parse_row(ledger.lines_of(rows)[-1]), id="20260101-000009-0000")
     added = ledger.addition(rows, one)
-    plan = Plan(branch="refs/heads/main", old="0" * 40, new="1" * 40, kernel="k.py", judged="2" * 40, lock="k.lock")
+    plan = Plan(
+        branch="refs/heads/main", old="0" * 40, new="1" * 40, kernel="k.py", judged="2" * 40, lock="k.py.lock.json"
+    )
     record = {"id": one.id, "plan": dataclasses.asdict(plan), "added": dataclasses.asdict(added)}
     return json.dumps(record).encode()

@@ -12,6 +12,8 @@ import pytest
 
 from ratchet.agents.agent import stop
 from ratchet.loop import log
+from ratchet.process import key
+from ratchet.process.sandbox import landlock
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Status
 from tests.agents import prepared, scripted
@@ -95,6 +97,55 @@ def test_a_command_that_reaches_the_repository_ends_the_run(stage: Stage, where:
     assert {"ledger": "results.tsv", "ref": "refs/heads/forged"}[where] in done.stderr
     assert len(stage.git("worktree", "list").splitlines()) == 1
     assert stage.git("log", "-1", "--format=%s") == "first"
+
+
+HOSTILE = r"""
+exec 2>&1
+key=$(eval echo ~$(id -un))/.config/pallas-ratchet/key
+for file in "$key" "$(dirname "$key")"/*; do cat "$file" && echo KEY-READ; done
+for place in "$MINE/rc" "$REPOSITORY/results.tsv" "$REPOSITORY/.git/ratchet/pending.json" "$REPOSITORY/kernel.py"; do
+    echo evil > "$place" && echo WROTE; ln -sf /etc/passwd "$place" && echo LINKED
+    rm --interactive=never "$place" && echo REMOVED
+done
+for place in "$RATCHET_BRIEF" "$(dirname "$RATCHET_BRIEF")/transcript.txt" "$(dirname "$RATCHET_BRIEF")/turn.json"; do
+    (: > "$place") && echo CUT
+done
+git -C "$REPOSITORY" branch evil && echo BRANCHED; git -C "$REPOSITORY" config core.hooksPath /evil && echo SET
+here=$(dirname "$RATCHET_KERNEL")
+ln -s "$MINE" "$here/out" && echo PLANTED; mkfifo "$here/pipe" && echo PLANTED
+mv "$RATCHET_KERNEL" "$RATCHET_KERNEL.old" && echo MOVED
+echo "SCORE = $((2000 + RATCHET_TURN)).0" > "$RATCHET_KERNEL"
+ln -sf "$MINE/rc" "$RATCHET_MESSAGE"
+(setsid sleep 600 &)
+truncate -s 0 /proc/self/fd/1; echo END-OF-TURN
+"""
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+def test_a_hostile_command_changes_and_reads_nothing_outside_of_its_work_tree(stage: Stage, tmp_path: Path) -> None:
+    """Ten turns; all that it gets is what it leaves in the kernel file."""
+    key.load()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "rc").write_text("the user's")
+    script = tmp_path / "hostile.sh"
+    script.write_text(f"MINE={mine}; REPOSITORY={stage.root}\n{HOSTILE}")
+    kept = stage.git("config", "--list", "--local")
+    limits = ("--budget", "10", "--plateau", "11", "--repeats", "11", "--failures", "11")
+    done = agent(stage, [[]] * 10, "--command", f"sh {script}", *limits)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [turn["ending"] for turn in document["turns"]] == ["judged"] * 10
+    assert [row.score for row in stage.rows()] == ["1000.0", *(f"{2000.0 + number}" for number in range(1, 11))]
+    assert {row.note for row in stage.rows()[1:]} == {f"agent: turn {number}" for number in range(1, 11)}
+    for number in range(1, 11):
+        said = (stage.root / document["folder"] / f"turn-{number:03d}" / "transcript.txt").read_text()
+        assert "END-OF-TURN" in said
+        for got in ("KEY-READ", "WROTE", "LINKED", "REMOVED", "CUT", "BRANCHED", "SET\n", "PLANTED", "MOVED"):
+            assert got not in said
+    assert {path.name: path.read_text() for path in mine.iterdir()} == {"rc": "the user's"}
+    assert stage.git("config", "--list", "--local") == kept
+    assert log.verify(stage.root) == ()
 
 
 def test_a_command_that_cannot_be_started_is_refused(stage: Stage) -> None:
