@@ -283,7 +283,7 @@ SWITCHES = {
         then=("PASS", "WRONG_VALUES", "SCHEDULE_UNKNOWN", "CANNOT_VERIFY"),
     ),
     "opener": Switch(
-        cheat="c50_link_for_the_state",
+        cheat="c50_link_for_the_evidence",
         edits=_edit(
             "ratchet/process/root.py",
             "return (openat2 if has_openat2() else _walk)(top, inside, flags, mode)",

@@ -145,8 +145,9 @@ def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
     """
     where, _, attribute = text.rpartition(":") if ":" in text else (text, "", KERNEL)
     if where.endswith(".py"):
-        file = Path(where).resolve()
-        if not paths.is_file(file):
+        root, name = paths.of(where)
+        file = root.path.resolve() / name
+        if not root.is_file(name):
             raise Refusal(Status.NOT_FOUND, f"there is no file {where}: name one as path/file.py:function")
         module, folder = _module_of(file)
         source: Path | None = folder
