@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ratchet.loop import joined, journal, ledger
+from ratchet.loop import joined, journal, ledger, state
 from ratchet.loop.checks import Head
 from ratchet.loop.history import History
 from ratchet.loop.ledger import REPAIR
@@ -140,6 +140,9 @@ def verify(root: Path, *, evidence: Callable[[str], str] = lambda _id: "") -> tu
         missing=history.objects.unresolved([row.commit for row in known] + [row.kernel_blob for row in known]),
     )
     findings = []
+    if strangers := state.strangers(history.git):
+        text = f"not written by a run here, and nothing of it was done: {', '.join(strangers)} in {history.git.path}"
+        findings.append(Finding(broken=False, text=f"{text}; look at it, and remove it"))
     if cut_off := journal.unfinished(history):
         findings.append(Finding(broken=False, text=f"experiment {cut_off} was cut off: the next run finishes it"))
     for row in known:

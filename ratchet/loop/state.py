@@ -88,6 +88,19 @@ def refused(git: Root, name: str) -> tuple[str, ...]:
     return ()
 
 
+def strangers(git: Root) -> tuple[str, ...]:
+    """The files there that were not saved here, those that were set aside among them."""
+    aside = [f"{FOLDER}/{name}" for name in git.names(FOLDER) if name.startswith("refused-")]
+    for name in (PENDING, JOINED, PLACED):
+        try:
+            load(git, name)
+        except NotOurs:
+            aside.append(name)
+        except Refusal:
+            pass  # whoever reads it says so
+    return tuple(aside)
+
+
 def clear(git: Root, name: str) -> None:
     """Removes it: all is done. Raises as ``writing``."""
     with writing(name):

@@ -81,6 +81,7 @@ def test_nothing_of_a_forged_decision_is_done(judged: Stage, made: Callable[[Sta
     forged = made(judged, decision(judged))
     (judged.root / ".git" / state.PENDING).write_bytes(forged)
     assert journal.unfinished(History(judged.root)) is None
+    assert state.PENDING in log.verify(judged.root)[0].text
     said: list[str] = []
     judged.write(kernel_text(1500.0))
     assert judged.run("better", progress=said.append).decision == "kept"
@@ -90,7 +91,9 @@ def test_nothing_of_a_forged_decision_is_done(judged: Stage, made: Callable[[Sta
     assert not judged.lock.exists()
     (aside,) = (judged.root / ".git" / "ratchet").glob("refused-*.json")
     assert aside.read_bytes() == forged
-    assert log.verify(judged.root) == ()
+    (finding,) = log.verify(judged.root)
+    assert not finding.broken
+    assert aside.name in finding.text
 
 
 @pytest.mark.parametrize("name", [state.PENDING, state.JOINED, state.PLACED])
