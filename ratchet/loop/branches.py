@@ -70,7 +70,8 @@ def line_of(root: Path, branch: str, *, folder: Path) -> Path:
     knows of the branch outlives it.
 
     Raises:
-        Refusal: USAGE for what is no branch's name; BUSY where another work tree is on it; LEDGER_BROKEN.
+        Refusal: USAGE for what is no branch's name; BUSY where another work tree is on it, or something else is in its
+            place; LEDGER_BROKEN.
     """
     history = History(root)
     if not history.refs.is_branch_name(branch):
@@ -83,6 +84,8 @@ def line_of(root: Path, branch: str, *, folder: Path) -> Path:
         return path
     log.load(history, head)
     rows = ledger.load_bytes(history.root / ledger.NAME)
+    if history.tree.exists(path) and not history.trees.knows(path):
+        raise Refusal(Status.BUSY, f"{path} is no work tree of this repository, and stays: move it away, and run again")
     history.trees.remove(path)
     history.tree.make_folder(folder)
     tip, is_new = history.refs.tip(_HEADS + branch), history.refs.resolve(_HEADS + branch) is None

@@ -176,6 +176,13 @@ class Trees:
         if code:
             raise self._git.trouble("worktree", error)
 
+    def knows(self, path: Path) -> bool:
+        """Whether git has, or had, a work tree at ``path``."""
+        common, named = Root(self._git.common_dir), os.fsencode(path / ".git")
+        with contextlib.suppress(OSError):
+            return any(common.read(f"worktrees/{one}/gitdir").strip() == named for one in common.names("worktrees"))
+        return False
+
     def remove(self, path: Path) -> None:
         """Take a work tree away with all that is in it, read-only folders too."""
         root, name = of(path)

@@ -141,3 +141,18 @@ def test_what_finalize_refuses(begun: Stage) -> None:
     with pytest.raises(Refusal, match="other commits") as caught:
         finalize(begun.root)
     assert caught.value.status is Status.BRANCH_MOVED
+
+
+@pytest.mark.parametrize("what", ["folder", "link"])
+def test_what_is_no_work_tree_stays(begun: Stage, tmp_path: Path, what: str) -> None:
+    """A folder of the user's in the place of a line's, or a link to one."""
+    place, mine = begun.root / LINES / "wide", tmp_path / "mine"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (place if what == "folder" else mine).mkdir()
+    if what == "link":
+        place.symlink_to(mine)
+    (place / "notes").write_text("mine")
+    with pytest.raises(Refusal, match="no work tree of this repository, and stays") as caught:
+        branches.line_of(begun.root, "wide", folder=begun.root / LINES)
+    assert caught.value.status is Status.BUSY
+    assert (place / "notes").read_text() == "mine"
