@@ -5,9 +5,11 @@ Where it is in none, a folder for temporary files say, its own folder is the roo
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ratchet.process.root import MOST_BYTES, Name, Root
@@ -88,3 +90,20 @@ def remove(folder: Name) -> bool:
     """As ``Root.remove``."""
     root, name = of(folder)
     return root.remove(name)
+
+
+def matching(root: Root, pattern: str) -> list[str]:
+    """The regular files whose name fits a pattern as ``Path.glob`` has them, sorted; nothing of ``.git``."""
+    parts = root.name(pattern).split("/")
+    if ".git" in parts or not glob.has_magic(pattern):
+        return [root.name(pattern)] if ".git" not in parts and root.is_file(pattern) else []
+    fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
+    below = root.files("/".join(parts[:fixed]) or ".", without=".git")
+    return sorted(one for one in below if _fits(one.split("/"), parts))
+
+
+def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern or pattern[0] != "**":
+        first = bool(pattern and parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
+        return first and _fits(parts[1:], pattern[1:]) if pattern else not parts
+    return any(_fits(parts[number:], pattern[1:]) for number in range(len(parts) + 1))

@@ -11,16 +11,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import fnmatch
 import functools
-import glob
 import hashlib
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path, PurePath
 from typing import BinaryIO
@@ -148,8 +146,6 @@ class Root:
         with self._opened(above or ".", _FOLDER) as descriptor:
             yield descriptor, last
 
-    # --- reading ---
-
     def open(self, name: Name) -> BufferedReader:
         """A regular file, to be read.
 
@@ -239,17 +235,6 @@ class Root:
                 yield inner
             elif is_folder and levels > 1:
                 yield from self.links(inner, levels=levels - 1)
-
-    def matching(self, pattern: str) -> list[str]:
-        """The regular files whose name fits a pattern as ``Path.glob`` has them, sorted; nothing of ``.git``."""
-        parts = self.name(pattern).split("/")
-        if ".git" in parts or not glob.has_magic(pattern):
-            return [self.name(pattern)] if ".git" not in parts and self.is_file(pattern) else []
-        fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
-        below = self.files("/".join(parts[:fixed]) or ".", without=".git")
-        return sorted(one for one in below if _fits(one.split("/"), parts))
-
-    # --- writing ---
 
     def make_folder(self, name: Name, mode: int = 0o777) -> None:
         """A folder and those above it, unless they are there."""
@@ -370,8 +355,6 @@ class Root:
         with self._opened(name, os.O_RDONLY | _REGULAR) as descriptor:
             os.fsync(descriptor)
 
-    # --- removing ---
-
     def unlink(self, name: Name) -> bool:
         """Take away a file, or the link in its place; whether there was one."""
         try:
@@ -402,13 +385,6 @@ class Root:
             if state is not None and stat.S_ISREG(state.st_mode) and time.time() - state.st_mtime >= older_s:
                 with contextlib.suppress(OSError):
                     self.unlink(inner)
-
-
-def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    if not pattern or pattern[0] != "**":
-        first = bool(pattern and parts) and fnmatch.fnmatchcase(parts[0], pattern[0])
-        return first and _fits(parts[1:], pattern[1:]) if pattern else not parts
-    return any(_fits(parts[number:], pattern[1:]) for number in range(len(parts) + 1))
 
 
 def _check(descriptor: int, name: Name, *, only: bool = False) -> None:

@@ -255,7 +255,7 @@ def matching(root: Path, patterns: Sequence[str]) -> list[str]:
         try:
             if ".git" in (one.lower() for one in top.name(pattern).split("/")):
                 raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is git's own: wanted files of the repository")
-            fitting = top.matching(pattern)
+            fitting = paths.matching(top, pattern)
             if not fitting and not glob.has_magic(pattern) and top.exists(pattern):
                 raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is no regular file: put the file itself there")
         except OSError as error:
