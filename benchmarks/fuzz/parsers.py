@@ -250,7 +250,7 @@ def _kept(samples: Samples, root: Path) -> list[Reader]:
     def signed(data: bytes) -> bytes:
         """As a run of this machine leaves it: what was not is never read."""
         own = key.known()
-        mac = own.mac("state", bytes(history.git.path), state.PENDING.encode(), data) if own else ""
+        mac = own.mac("state", state.PENDING.encode(), data) if own else ""
         return mac.encode() + b"\n" + data
 
     def in_place(

@@ -124,7 +124,12 @@ def recover(history: History) -> tuple[str, ...]:
         history.refs.point(_store(history, pending))
         state.clear(history.git, PENDING)
         return (f"experiment {row.id} was cut off and its branch is gone; its row is in {ROWS}{row.id}",)
-    ledger.write(history.root / ledger.NAME, pending.added)
+    path = history.root / ledger.NAME
+    if not pending.added.fits(ledger.load_bytes(path) or b""):
+        ledger.read(path)  # where it is damaged, that is said
+        history.refs.point(_store(history, pending))  # git keeps the row
+        return (*merged, state.set_aside(history.git, PENDING, f"is of another {ledger.NAME} than this"))
+    ledger.write(path, pending.added)
     done = _finish(history, pending)
     return (f"finished experiment {row.id}, which was cut off: {done.row.decision}, {done.row.reason}", *done.notes)
 

@@ -277,6 +277,11 @@ class Addition:
         """The row's line, without its newline."""
         return self.text.removesuffix("\n").rpartition("\n")[2]
 
+    def fits(self, data: bytes) -> bool:
+        """Whether the file that holds ``data`` is the one that this was made for, with or without what is appended."""
+        before = hashlib.sha256(data[: self.size_bytes]).hexdigest()
+        return before == self.before and self.text.encode().startswith(data[self.size_bytes :])
+
 
 def addition(data: bytes | None, row: Row) -> Addition:
     """The append of ``row``, its ``previous`` filled in, to a ledger with the bytes ``data`` (None: no file yet).
@@ -301,10 +306,9 @@ def write(path: Path, added: Addition) -> None:
     Raises:
         Refusal: LEDGER_BROKEN if the file is not the one the addition was made for, LEDGER_UNWRITABLE, NO_SPACE.
     """
-    content = load_bytes(path) or b""
+    content, wanted = load_bytes(path) or b"", added.text.encode()
     there = content[added.size_bytes :]
-    wanted = added.text.encode()
-    if hashlib.sha256(content[: added.size_bytes]).hexdigest() != added.before or not wanted.startswith(there):
+    if not added.fits(content):
         raise Refusal(Status.LEDGER_BROKEN, f"{path.name} changed while a row was being appended: {REPAIR}")
     with writing(path.name), Root(path.parent).changed(path.name, append=True) as descriptor:
         rest = wanted[len(there) :]

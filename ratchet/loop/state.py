@@ -1,7 +1,7 @@
 """What a run leaves to the next one in ``<git dir>/ratchet``: small files, each with a MAC of this machine's key.
 
 A file there makes the next run move branches, write files and append rows. So one that the key did not make for this
-folder and this name, by hand or elsewhere, is none: it is set aside, said, and nothing of it is done.
+name, by hand or elsewhere, is none: it is set aside, said, and nothing of it is done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NotOurs(Exception):
 def save(git: Root, name: str, record: object) -> None:
     """Replaces the file, on the disk before this returns. Raises as ``writing``."""
     body, own = json.dumps(record).encode(), key.known()
-    mac = own.mac(_PURPOSE, *_about(git, name), body) if own else ""
+    mac = own.mac(_PURPOSE, name.encode(), body) if own else ""
     with writing(name):
         git.write(name, mac.encode() + b"\n" + body)
 
@@ -52,7 +52,7 @@ def load(git: Root, name: str) -> Any:
     except OSError as error:
         raise NotOurs(error.strerror or str(error)) from None
     own = key.known()
-    if mac if own is None else not own.made(mac.decode(errors="replace"), _PURPOSE, *_about(git, name), body):
+    if mac if own is None else not own.made(mac.decode(errors="replace"), _PURPOSE, name.encode(), body):
         raise NotOurs("this machine's key did not make it")
     try:
         return json.loads(body)
@@ -73,19 +73,23 @@ def refused(git: Root, name: str) -> tuple[str, ...]:
     try:
         load(git, name)
     except NotOurs as why:
-        aside = f"{FOLDER}/refused-{secrets.token_hex(4)}.json"
-        with writing(name):
-            if git.is_folder(name):
-                git.remove(name)
-                aside = "nowhere: it was a folder"
-            else:
-                git.rename(name, aside)
-        what = f"{git.path.name}/{name} was not written by a run here ({why}): nothing of it was done"
-        todo = f"see `{home.PROGRAM} verify`, then remove it; a run of another key goes on where that key is"
-        return (f"{what}, and it is now {git.path.name}/{aside}; {todo}",)
+        return (set_aside(git, name, f"was not written by a run here ({why})"),)
     except Refusal:
         pass  # whoever reads it says so
     return ()
+
+
+def set_aside(git: Root, name: str, why: str) -> str:
+    """Gives a file another name, under which nobody reads it; what to say of it. Raises as ``writing``."""
+    aside = f"{FOLDER}/refused-{secrets.token_hex(4)}.json"
+    with writing(name):
+        if git.is_folder(name):
+            git.remove(name)
+            aside = "nowhere: it was a folder"
+        else:
+            git.rename(name, aside)
+    todo = f"see `{home.PROGRAM} verify`, then remove it; a run of another key goes on where that key is"
+    return f"{git.path.name}/{name} {why}: nothing of it was done, and it is now {git.path.name}/{aside}; {todo}"
 
 
 def strangers(git: Root) -> tuple[str, ...]:
@@ -112,7 +116,3 @@ def unreadable(git: Root, name: str, error: Exception) -> Refusal:
     """Of a file that was saved here by another version of this tool."""
     what = f"the journal {git.path / name} is unreadable ({error})"
     return Refusal(Status.LEDGER_BROKEN, f"{what}: keep a copy, remove it, and run `{home.PROGRAM} verify`")
-
-
-def _about(git: Root, name: str) -> tuple[bytes, bytes]:
-    return bytes(git.path), name.encode()
