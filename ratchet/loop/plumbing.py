@@ -166,6 +166,9 @@ class Git:
 
     def trouble(self, command: str, error: str) -> Refusal:
         """Why a git command failed: NO_SPACE, LEDGER_UNWRITABLE or INFRASTRUCTURE."""
+        if tempfile.gettempdir() in error and "diskspace" in error:  # of its index
+            todo = "free some, or set TMPDIR to a folder that has it, and run again"
+            return Refusal(Status.NO_SPACE, f"no space left for git {command} in {tempfile.gettempdir()}: {todo}")
         full = shutil.disk_usage(self.common_dir).free < _FULL_BYTES  # git does not always say why it could not write
         if full or "No space left" in error or "quota exceeded" in error:
             return Refusal(Status.NO_SPACE, f"no space left for git {command}: free some and run again")
