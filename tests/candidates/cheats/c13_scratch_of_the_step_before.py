@@ -1,7 +1,7 @@
 """Cheat 13: the maximum of the step before stands in for a row without keys."""
 # rejected as: INSENSITIVE, WRONG_VALUES, NOT_FINITE
 # kind: state of an earlier step
-# caught by: probes, mixed inputs, allowance
+# caught by: probes, mixed inputs, allowance, finite
 # base: row_softmax
 # left out of: tests, quick
 
