@@ -112,7 +112,8 @@ class Dumps:
         self._files: dict[str, tuple[Path, Path]] = {}
         """Listing and outline of each."""
         self._listings: dict[str, Listing] = {}
-        self._tokens = tokens_in(directory)
+        self.tokens = tokens_in(directory)
+        """What the source places and names in them stand for."""
         every = sorted(directory.iterdir()) if directory.is_dir() else []
         dumps = [(dump, path) for path in every if (dump := named(path))]
         outlines = {dump.unit: path for dump, path in dumps if dump.label == OUTLINE_PASS}
@@ -160,7 +161,7 @@ class Dumps:
         if name not in self._listings:
             listing, outline = self._files[name]
             self._listings[name] = parse(
-                text_of(listing), text_of(outline), file=listing.name, compiler=self._compiler, tokens=self._tokens
+                text_of(listing), text_of(outline), file=listing.name, compiler=self._compiler, tokens=self.tokens
             )
         return self._listings[name]
 

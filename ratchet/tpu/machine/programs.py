@@ -16,7 +16,7 @@ import numpy as np
 
 from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.tpu.chips.units import XLU_CYCLES, named_unit
-from ratchet.tpu.dump.files import Dumps, tokens_in
+from ratchet.tpu.dump.files import Dumps
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.dump.image import constant_offsets
 from ratchet.tpu.dump.listing import Listing
@@ -167,7 +167,7 @@ def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants
         )
     dumps = Dumps(dump_dir, hlo, compiler)
     if parts := elsewhere(hlo, dumps.has_code):
-        raise refusal(hlo, parts, tokens_in(dump_dir))
+        raise refusal(hlo, parts, dumps.tokens)
     programs = Programs(dumps, hlo, compiler, chip)
     for name, offset in constant_offsets(dump_dir).items() if len(hlo.device_ids) > 1 else ():
         piece = constants[offset : offset + CONSTANT_BYTES]
