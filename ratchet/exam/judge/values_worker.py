@@ -102,8 +102,12 @@ class Values:
         return answer | about | {"message": tokens.explain(answer["message"])}
 
     def _begin(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> None:
-        """Execute the program on these instances in another thread, except where that was begun before."""
-        if wanted and wanted[0].problem.compulsory_bytes <= _MEANWHILE_BYTES:
+        """Execute the program on these instances in another thread, except where that was begun before.
+
+        On several chips executions take turns, so nothing is gained there.
+        """
+        problem = wanted[0].problem if wanted else None
+        if problem and problem.mesh.chips == 1 and problem.compulsory_bytes <= _MEANWHILE_BYTES:
             assert loaded.with_options(**loaded.first).compiled  # once, not by two threads
 
             def execute(instance: Instance) -> mosaic.RunResult:
