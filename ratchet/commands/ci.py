@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.commands.targets import Compilers, folder_for, title_of
+from ratchet.exam.candidate import configuration
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Exported
 from ratchet.loop.compare import TRADE_APART
@@ -25,7 +26,6 @@ from ratchet.values.change import Change, Costs, outcome
 from ratchet.values.status import Ended, Refusal, Status
 from ratchet.view.changes import change_line, code, counted, junit, markdown
 
-CONFIGURATION = targets.CONFIGURATION
 _OF_THE_JUDGE = frozenset({Status.NOT_FOUND, Status.USAGE})
 """Of an export: what the judge says itself. Other refusals quote the user's code, which may have read what it says."""
 _PLACE = re.compile(r"([\w./-]{1,120}\.py):\d{1,6}(?=: )", re.ASCII)
@@ -67,7 +67,7 @@ def ci_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> in
             say(note)
         if not entries:
             wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs'
-            raise Refusal(Status.NOT_FOUND, f"{root / CONFIGURATION} has no list tool.ratchet.ci: {wanted}")
+            raise Refusal(Status.NOT_FOUND, f"{root / configuration.FILE} has no list tool.ratchet.ci: {wanted}")
         for entry in entries:
             changes.append(_change(entry, root, base, compilers))
             say(change_line(changes[-1]))
@@ -93,12 +93,12 @@ def read(root: Path) -> Iterator[Entry]:
     Raises:
       Refusal: ``USAGE`` for what is wrong in it.
     """
-    listed = targets.configuration(root).get("ci", [])
+    listed = configuration.table(root).get("ci", [])
     wanted = 'wanted [[tool.ratchet.ci]] tables with target = "package.module:function" and inputs = ["bf16[8,128]"]'
     if not isinstance(listed, list):
-        raise Refusal(Status.USAGE, f"{CONFIGURATION}: tool.ratchet.ci: {wanted}")
+        raise Refusal(Status.USAGE, f"{configuration.FILE}: tool.ratchet.ci: {wanted}")
     for number, table in enumerate(listed, 1):
-        where = f"{CONFIGURATION}: tool.ratchet.ci, entry {number}"
+        where = f"{configuration.FILE}: tool.ratchet.ci, entry {number}"
         if not isinstance(table, Mapping) or not isinstance(table.get("target"), str):
             raise Refusal(Status.USAGE, f"{where}: {wanted}")
         if unknown := sorted(set(table) - _KEYS):
@@ -108,18 +108,13 @@ def read(root: Path) -> Iterator[Entry]:
 
 def _entries(table: Mapping[str, Any], root: Path, where: str) -> Iterator[Entry]:
     allowed, chips = table.get("allowed_share", TRADE_APART), table.get("chips", [])
-    if not targets.is_share(allowed):
-        raise Refusal(Status.USAGE, f"{where}: allowed_share is {allowed!r:.40}, wanted {targets.SHARE}")
+    if not configuration.is_share(allowed):
+        raise Refusal(Status.USAGE, f"{where}: allowed_share is {allowed!r:.40}, wanted {configuration.SHARE}")
     if not isinstance(chips, list) or not all(chip in CHIPS for chip in chips):
         raise Refusal(Status.USAGE, f"{where}: chips is {chips!r:.60}, wanted some of {', '.join(CHIPS)}")
     files = [table["target"].partition(":")[0]] if ".py" in table["target"] else []
     for name in (*files, *([str(table["cases"])] if "cases" in table else [])):
-        try:
-            there = Root(root).name(name)
-        except OSError as error:
-            raise Refusal(Status.USAGE, f"{where}: {name!r:.80}: {error.strerror}; wanted a file of it") from None
-        if ".git" in there.lower().split("/"):
-            raise Refusal(Status.USAGE, f"{where}: {name!r:.80} is git's own, wanted a file of the repository")
+        configuration.inside(root, name, where)
     if "cases" in table:
         cases = targets.cases(root / str(table["cases"]))
     else:

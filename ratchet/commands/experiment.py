@@ -13,7 +13,7 @@ from typing import Any
 
 from ratchet.commands.options import PROGRAM, json_option, judging, text_option
 from ratchet.commands.options import evaluator as evaluator_of
-from ratchet.exam.candidate import target
+from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.source_closure import Read, work_tree
 from ratchet.exam.candidate.target import Case
 from ratchet.exam.judge import evidence
@@ -204,7 +204,7 @@ def _of_options(options: argparse.Namespace, root: Path) -> Project:
         cases=_cases(options),
         root=root,
         source=options.source,
-        include=target.include_of(root),
+        include=configuration.include_of(root),
         python=options.python,
     )
 

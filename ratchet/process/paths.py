@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ratchet.process.root import MOST_BYTES, Name, Root
+from ratchet.process.root import MOST_BYTES, Name, Root, is_of_git
 
 
 def of(path: Name) -> tuple[Root, str]:
@@ -94,9 +94,12 @@ def remove(folder: Name) -> bool:
 
 def matching(root: Root, pattern: str) -> list[str]:
     """The regular files whose name fits a pattern as ``Path.glob`` has them, sorted; nothing of ``.git``."""
-    parts = root.name(pattern).split("/")
-    if ".git" in parts or not glob.has_magic(pattern):
-        return [root.name(pattern)] if ".git" not in parts and root.is_file(pattern) else []
+    name = root.name(pattern)
+    if is_of_git(name):
+        return []
+    if not glob.has_magic(pattern):
+        return [name] if root.is_file(name) else []
+    parts = name.split("/")
     fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
     below = root.files("/".join(parts[:fixed]) or ".", without=".git")
     return sorted(one for one in below if _fits(one.split("/"), parts))

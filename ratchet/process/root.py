@@ -40,6 +40,11 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENAME
 _LINK = "a symbolic link is in its place or above it, and none is followed here: put the file itself there"
 
 
+def is_of_git(name: str) -> bool:
+    """Whether a name below a root is git's own, however it is written: some file systems take ``.GIT`` for it."""
+    return ".git" in name.lower().split("/")
+
+
 def _walk(top: int, name: str, flags: int, mode: int) -> int:
     """As ``openat2``, by one open for each folder on the way."""
     *above, last = name.split("/")

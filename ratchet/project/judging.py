@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ratchet.exam.candidate import target
+from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.source_closure import Read, SourceClosure, check_tops, closure_of, import_chain
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.candidate.tracer import ProjectKernel
@@ -160,7 +160,7 @@ class ProjectJudge:
         generators = self._generators((only,) if only else project.cases)
         others = {
             (project.root / name).relative_to(project.source).as_posix(): content
-            for name in target.matching(project.root, project.include)
+            for name in configuration.matching(project.root, project.include)
             if (project.root / name).is_relative_to(project.source) and (content := self.read(name)) is not None
         }
 

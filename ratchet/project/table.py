@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.candidate import target
+from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.process import paths
 from ratchet.process.boot import children
 from ratchet.values.status import Refusal, Status
 
-FILE = target.CONFIGURATION
+FILE = configuration.FILE
 SLOWDOWN = 0.02
 _KEYS = ("kernel", "reference", "source", "editable", "include", "python", "max_slowdown", "problems", "ci")
 
@@ -64,7 +64,7 @@ def read(root: Path) -> Project | None:
     Raises:
       Refusal: ``USAGE`` or ``NOT_FOUND`` with what is wrong in the table.
     """
-    table, where, needed = target.configuration(root), f"{FILE}: [tool.ratchet]", ("kernel", "reference", "problems")
+    table, where, needed = configuration.table(root), f"{FILE}: [tool.ratchet]", ("kernel", "reference", "problems")
     if unknown := sorted(set(table) - set(_KEYS)):
         raise Refusal(Status.USAGE, f"{where} has {', '.join(unknown)}; it knows {', '.join(_KEYS)}")
     missing = [key for key in needed if key not in table]
@@ -90,7 +90,7 @@ def read(root: Path) -> Project | None:
         cases=target.cases_of(problems, f"{where} problems"),
         root=root,
         include=tuple(given("include", [], "a list of patterns", _are_texts)),
-        max_slowdown=float(given("max_slowdown", SLOWDOWN, target.SHARE, target.is_share)),
+        max_slowdown=float(given("max_slowdown", SLOWDOWN, configuration.SHARE, configuration.is_share)),
     )
 
 

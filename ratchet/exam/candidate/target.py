@@ -14,7 +14,6 @@ A target is imported in a jail, where of the user's own files only those are tha
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 import tempfile
@@ -24,13 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.candidate import tracer
+from ratchet.exam.candidate import configuration, tracer
 from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, work_tree
 from ratchet.exam.problem import problem
 from ratchet.process import paths
 from ratchet.process.boot import children
 from ratchet.process.boot.installed import sources_of
-from ratchet.process.root import Root
 from ratchet.process.sandbox.child import Child, Limits, packages
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import ArraySpec, Artefact
@@ -44,11 +42,6 @@ STABLEHLO = "1.17.0"
 """The newest StableHLO that the locked JAX reads. A newer JAX is asked to write this one."""
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
-CONFIGURATION = "pyproject.toml"
-
-MOST_SHARE = 0.5
-"""By how much a latency may be allowed to grow: what allows more checks nothing."""
-SHARE = f"a share such as 0.02, at most {MOST_SHARE}"
 _KEYS = ("inputs", "options", "chip")
 """What the table of a case may hold."""
 _LONGEST_NAME = 100
@@ -224,77 +217,10 @@ def closure(*targets: Target, others: Mapping[str, bytes] | None = None) -> Sour
     source = targets[0].source
     if source is None:
         return SourceClosure(files=dict(others or {}))
-    more = {**included(source), **(others or {})}
+    more = {**configuration.included(source), **(others or {})}
     gathered = closure_of(work_tree(source), [target.module for target in targets], more)
     check_tops(gathered, packages())
     return gathered
-
-
-def included(source: Path) -> dict[str, bytes]:
-    """Files below ``source`` that ``include`` names in ``[tool.ratchet]`` of the nearest ``pyproject.toml``.
-
-    Raises:
-      Refusal: ``USAGE`` for what is no list of patterns.
-    """
-    root = next((folder for folder in (source, *source.parents) if paths.is_file(folder / CONFIGURATION)), None)
-    if root is None:
-        return {}
-    found = [root / name for name in matching(root, include_of(root))]
-    return {file.relative_to(source).as_posix(): paths.read(file) for file in found if file.is_relative_to(source)}
-
-
-def matching(root: Path, patterns: Sequence[str]) -> list[str]:
-    """The regular files below a folder that patterns fit, by name, sorted; no link is followed, nothing is of ``.git``.
-
-    Raises:
-      Refusal: ``USAGE`` for a pattern that leads out of the folder, or names a link or a file of git's.
-    """
-    top, where = Root(root), f"{root / CONFIGURATION}: include"
-    found: set[str] = set()
-    for pattern in patterns:
-        try:
-            if ".git" in (one.lower() for one in top.name(pattern).split("/")):
-                raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is git's own: wanted files of the repository")
-            fitting = paths.matching(top, pattern)
-            if not fitting and not glob.has_magic(pattern) and top.exists(pattern):
-                raise Refusal(Status.USAGE, f"{where}: {pattern!r:.80} is no regular file: put the file itself there")
-        except OSError as error:
-            what = f"{where}: {pattern!r:.80}: {error.strerror}: wanted patterns below it"
-            raise Refusal(Status.USAGE, what) from None
-        found.update(fitting)
-    return sorted(found)
-
-
-def include_of(root: Path) -> tuple[str, ...]:
-    """The patterns of ``include`` in ``[tool.ratchet]`` of a folder's ``pyproject.toml``. Raises as ``included``."""
-    listed = configuration(root).get("include", [])
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise Refusal(Status.USAGE, f"{root / CONFIGURATION}: include is {listed!r:.40}, wanted a list of patterns")
-    return tuple(listed)
-
-
-def configuration(root: Path) -> Mapping[str, Any]:
-    """``[tool.ratchet]`` of a folder's ``pyproject.toml``; empty where there is none.
-
-    Raises:
-      Refusal: ``USAGE`` for what cannot be read as TOML, or is no table.
-    """
-    path = root / CONFIGURATION
-    try:
-        tool = tomllib.loads(paths.read(path).decode()).get("tool", {})
-    except FileNotFoundError:
-        return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refusal(Status.USAGE, f"{path} is no TOML: {error}") from None
-    table = tool.get("ratchet", {}) if isinstance(tool, Mapping) else {}
-    if not isinstance(table, Mapping):
-        raise Refusal(Status.USAGE, f"{path}: tool.ratchet is {table!r:.40}, wanted a table")
-    return table
-
-
-def is_share(value: object) -> bool:
-    """Whether a value of a table is a share that a latency may grow by: finite, and at most ``MOST_SHARE``."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_SHARE
 
 
 def export(
