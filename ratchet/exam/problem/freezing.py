@@ -22,7 +22,7 @@ from ratchet.exam.problem import jaxpr_file
 from ratchet.exam.problem.axes import input_axes
 from ratchet.exam.problem.blocks import blockwise
 from ratchet.exam.problem.domain import domains
-from ratchet.exam.problem.drawn import drawn
+from ratchet.exam.problem.integer_draws import drawn
 from ratchet.exam.problem.link_work import Split, link_bytes
 from ratchet.exam.problem.promote import by_rows
 from ratchet.exam.problem.work import work_of

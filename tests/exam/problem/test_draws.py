@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ratchet.exam.problem import draws
-from ratchet.exam.problem.drawn import drawn
 from ratchet.exam.problem.draws import EACH, PARTS, SORTED, Drawn
+from ratchet.exam.problem.integer_draws import drawn
 
 KEY = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
