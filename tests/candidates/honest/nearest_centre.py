@@ -10,6 +10,10 @@ PROBLEM_DESCRIPTION = "nearest of float32[256, 64] to each row of float32[256, 6
 N, K, D, B, C = 256, 256, 64, 64, 128
 
 
+def _chosen(is_best, lane):
+    return jnp.min(jnp.where(is_best, lane, C), axis=1, keepdims=True)
+
+
 def _kernel(x, c, place, low):
     j = pl.program_id(1)
 
@@ -23,7 +27,7 @@ def _kernel(x, c, place, low):
     d = jnp.sum(v * v, axis=1, keepdims=True) + jnp.sum(w * w, axis=1)[None, :] - 2.0 * both
     best = jnp.min(d, axis=1, keepdims=True)
     lane = jax.lax.broadcasted_iota(jnp.int32, d.shape, 1)
-    first = j * C + jnp.min(jnp.where(d == best, lane, C), axis=1, keepdims=True)
+    first = j * C + _chosen(d == best, lane)
     better = best < low[...]
     place[...] = jnp.where(better, first, place[...])
     low[...] = jnp.where(better, best, low[...])
