@@ -152,7 +152,7 @@ PATH_CALLS = frozenset(
     "hardlink_to chmod".split()
 )
 BARE_CALLS = frozenset("exists is_file unlink stat lstat".split())
-"""Of a path; the opener's methods of these names are told which file."""
+"""Methods of a path. Those of the opener that have these names take the file as an argument."""
 OS_CALLS = frozenset(
     "open listdir scandir walk mkdir makedirs unlink remove rmdir rename replace link symlink truncate utime chmod "
     "chown mkfifo stat lstat".split()

@@ -6,8 +6,8 @@ of ``x`` are looked for: how far ``x`` has to be before another chip can start t
 as they can; and the first wait of ``x`` that cannot end without this copy. Between the two it may arrive at any time:
 whatever ``x`` does there with the same memory is a race. ``x``'s own copies are treated alike.
 
-Nothing promises that two copies from one chip to another arrive in the order in which they are started. A race that is
-none if they do is told as such.
+Nothing promises that two copies from one chip to another arrive in the order in which they are started. Where there is
+a race only if they do not, its text says so.
 """
 
 from __future__ import annotations
