@@ -17,7 +17,7 @@ from ratchet.loop.objects import Entry, Objects, index_info
 from ratchet.loop.plumbing import Git, first_line
 from ratchet.loop.state import FOLDER
 from ratchet.process.paths import of
-from ratchet.process.root import Root, Unfit
+from ratchet.process.root import Root, Unfit, is_of_git
 from ratchet.values.status import Refusal, Status
 
 _INDEX_PATIENCE_S = 2.0
@@ -140,7 +140,7 @@ class WorkTree:
 
 def _inside(path: str) -> str:
     """A path of a file of the work tree; one of git's own is none, nor one that leads out. Raises OSError."""
-    if any(part.lower() == ".git" for part in PurePath(path).parts) or PurePath(path).is_absolute():
+    if is_of_git(path) or PurePath(path).is_absolute():
         raise OSError(errno.EXDEV, "it is no path of the work tree", path)
     return path
 
