@@ -10,6 +10,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 from ratchet.process import fast
+from ratchet.process.sandbox.child import Ending
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.fast import inside, route
@@ -18,7 +19,7 @@ from ratchet.tpu.dump.files import LAST_PASS, LISTING_PASS, OUTLINE_PASS, UTILIS
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import artefact, blocked, double
 from tests.refusals import refused
-from tests.tpu.compiler.test_compile import X, nested, too_large
+from tests.tpu.compiler.test_compile import X, too_large
 from tests.tpu.compiler.test_fast_bundles import SCHEDULE, TEXT
 
 
@@ -45,9 +46,9 @@ def whole(workers, monkeypatch):
     """Compiles by the fast route, or by a plain compiler."""
     monkeypatch.setattr(route, "LARGE_BYTES", 0)
 
-    def compile_it(program):
+    def compile_it(program, limits=compiling.LIMITS):
         folder, profiler = workers.folder("test"), functools.partial(workers.profiler_for, V5E)
-        return compiling.compile_artefact(program, V5E, folder, workers.compiler, profiler=profiler)
+        return compiling.compile_artefact(program, V5E, folder, workers.compiler, limits, profiler=profiler)
 
     return compile_it
 
@@ -92,9 +93,22 @@ def test_where_the_two_do_not_fit_it_is_compiled_as_any_other(whole, compiled, m
     assert not list(sooner.dump_dir.parent.glob("*-stubbed"))
 
 
-def test_what_a_compiler_dies_of_is_said_by_a_plain_one(whole):
-    with refused(Status.COMPILER_CRASHED):
-        whole(nested())
+def test_what_a_profiling_compiler_dies_of_is_compiled_plainly(whole, compiled, monkeypatch):
+    plain, died = route.compiled_apart, Ending(how="died", answer="", returncode=-11, tail="", seconds=1)
+
+    def dies(*given):
+        monkeypatch.setattr(given[2], "ask", lambda *_: died)
+        return plain(*given)
+
+    monkeypatch.setattr(route, "compiled_apart", dies)
+    program = artefact(between, X)
+    assert read(whole(program)) == read(compiled(program))
+
+
+def test_what_a_plain_compiler_dies_of_is_not_asked_again(whole):
+    with refused(Status.COMPILER_CRASHED, "more than 1 MiB"):
+        whole(artefact(between, X), replace(compiling.LIMITS, memory_bytes=1 << 20))
+    assert whole(artefact(between, X)).kernels
 
 
 def test_what_does_not_fit_is_refused_as_by_a_plain_compile_and_the_next_has_its_own_bundles(

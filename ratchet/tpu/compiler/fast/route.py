@@ -48,18 +48,20 @@ def compiled_apart(plain: Plain, folder: Path, profiler: Child, child: Child) ->
     and of a kernel that does not fit in VMEM, whose buffers it does not list.
 
     Raises:
-      Refusal: what else the compiler refuses.
+      Refusal: what else the compiler refuses, and what ``child`` dies of.
     """
     stubs = folder.with_name(f"{folder.name}-stubbed")
     try:
         with ThreadPoolExecutor(1) as other:
             around = other.submit(plain.ask, stubs, child, stubbed=True)
             ending = plain.ask(folder, profiler)
-        fits = around.result().how == "answered" and add_around(folder / "schedule", stubs / "schedule")
+        if around.result().how != "answered":  # what dies of stubs dies of the kernels, too
+            plain.read(stubs, around.result())
+        fits = add_around(folder / "schedule", stubs / "schedule")
         program = plain.read(folder, ending)
         return program if fits else None
     except Refusal as refusal:
-        if refusal.status in (Status.VMEM_OVERFLOW, Status.COMPILER_CRASHED):
+        if refusal.status in (Status.VMEM_OVERFLOW, Status.COMPILER_CRASHED) and child.alive:
             return None
         raise
     finally:
