@@ -149,6 +149,37 @@ def test_scalars_that_are_given_steer_and_those_that_are_not_are_named():
     assert ratchet.explain(looping, np.array([9], np.int32), x).status is Status.PASS
 
 
+def by_tables(turns, rows, x):
+    """A kernel in a loop of XLA's: how often it turns, and what it copies, vector code slices out of tables."""
+
+    def body(row_ref, x_ref, o_ref):
+        o_ref[...] = jax.lax.fori_loop(0, row_ref[0], lambda _, a: jnp.sin(a), x_ref[...])
+
+    specs = [pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()]
+    kernel = pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype), in_specs=specs)
+
+    def turn(number, x):
+        row = rows[turns[number] % 4] + 1
+        part = kernel(row[None], jax.lax.dynamic_slice(x, (row * 8, 0), (8, 128)))
+        return jax.lax.dynamic_update_slice(x, part, (row * 8, 0))
+
+    return jax.lax.fori_loop(0, turns[-1] - turns[0], turn, x)
+
+
+@pytest.mark.slow
+def test_what_xla_slices_out_of_tables_steers():
+    x, rows = np.ones((64, 128), np.float32), np.arange(4, dtype=np.int32)
+    exported = ratchet.export(by_tables, np.zeros(8, np.int32), rows, x)
+    program = ratchet.compile(exported)
+    cycles = []
+    for last in (3, 6):
+        turns = np.array([1, 0, 0, 0, 0, 0, 0, 1 + last], np.int32)
+        cycles.append(ratchet.model(program, scalars=ratchet.steering(program, exported, turns, rows, x)).cycles)
+    assert cycles[1] > 1.5 * cycles[0]
+    with pytest.raises(ratchet.Refusal, match="control flow or an address depends on"):
+        ratchet.model(program)
+
+
 def on_sparse_cores(turns):
     """A kernel of the SparseCores between two operations of the TensorCore."""
 

@@ -28,9 +28,10 @@ _MESSAGES: dict[str, str] = {
     "Location": "file_name_id 1 int32, line 3 int32",
     "Frame": "file_location_id 1 int32",
     "StackFrames": "file_names 1 string[], file_locations 3 Location[], stack_frames 4 Frame[]",
+    "Slice": "start 1 int64, limit 2 int64, stride 3 int64",
     "Instruction": "name 1 string, opcode 2 string, shape 3 Shape, metadata 7 Metadata, literal 8 Literal, "
-    "parameter_number 9 int64, custom_call_target 28 string, id 35 int64, operand_ids 36 int64[], "
-    "control_predecessor_ids 37 int64[], called_computation_ids 38 int64[], sharding 40 bytes, "
+    "parameter_number 9 int64, slice_dimensions 17 Slice[], custom_call_target 28 string, id 35 int64, "
+    "operand_ids 36 int64[], control_predecessor_ids 37 int64[], called_computation_ids 38 int64[], sharding 40 bytes, "
     "backend_config 43 bytes, frontend_attributes 68 bytes",
     "Computation": "name 1 string, instructions 2 Instruction[], id 5 int64, root_id 6 int64",
     "Alias": "output_index 1 int64[], parameter_number 2 int64, parameter_index 3 int64[], kind 4 int32",
@@ -95,6 +96,8 @@ class HloOp:
     """File and line that it comes from; None where the compiler made it. For messages only."""
     number: int = field(default=0, compare=False)
     """Its number in the module."""
+    cut: tuple[tuple[int, int], ...] = ()
+    """Of a slice: first index and stride of each dimension."""
     literal: np.ndarray | None = field(default=None, compare=False)
     """Of a constant: its values if they may steer, else None."""
     identity: bytes = field(default=b"", repr=False)
@@ -341,6 +344,7 @@ def _op(
         op_name=message.metadata.op_name,
         place=_place(frames, message.metadata.stack_frame_id),
         number=message.id,
+        cut=tuple((one.start, one.stride) for one in message.slice_dimensions),
         literal=literal,
         identity=identity.SerializeToString(deterministic=True),
     )

@@ -7,18 +7,19 @@ DMAs add to that. The latency is *modelled*: what it leaves out is said in ``Rec
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import MOST_DELAY
 from ratchet.tpu.machine.copies import CopyLog
-from ratchet.tpu.machine.dma import DmaEngine, GeneralDma, Idle, Worked
+from ratchet.tpu.machine.dma import GRANULE_BYTES, DmaEngine, GeneralDma, Idle, Worked
 from ratchet.tpu.machine.elsewhere import other_core
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
 from ratchet.tpu.machine.record import GridSteps, Record
+from ratchet.tpu.machine.slices import Result, results
 from ratchet.tpu.machine.sparse_cores import SparseCoreUnits
 from ratchet.tpu.machine.words import Arithmetic, NotExecutable, UndecidedBranch, Unknown, UnknownSteers
 from ratchet.values.omission import Unmodelled
@@ -159,9 +160,12 @@ class Machine(Arithmetic):
             unit = self._by_call[name] = self._unit(self._programs.resolve(name))
         if unit.is_kernel or self.memory:
             arguments = self._give_operands(name, unit, arguments)
+        sliced = [] if unit.is_kernel or not self.memory else self._slices(name, unit, arguments)
         self.calls.append((name, arguments))
         end = self._run_kernel(unit, now, arguments) if unit.is_kernel else self._run_unit(unit, now, arguments)
         self.calls.pop()
+        for result in sliced:
+            self.memory.hold(*result)
         self._steps.ran(name, now, end)
         return end
 
@@ -193,15 +197,23 @@ class Machine(Arithmetic):
             if words is not None:
                 if not space:
                     given[number] = words[0]
-                elif space == "smem" and isinstance(where, int):
-                    self.memory.smem.update({where + i: word for i, word in enumerate(words)})
-                elif isinstance(where, int):
-                    self.memory.write(space, self.memory.granule(space, where), words)
+                else:
+                    self.memory.hold(space, where, words)
             elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
                 given[number] = operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
-                self.memory.overwrite(space, self.memory.granule(space, where), 1)
+                granules = self._result_bytes(name, number) // GRANULE_BYTES
+                self.memory.overwrite(space, self.memory.granule(space, where), max(1, granules))
         return tuple(given)
+
+    def _result_bytes(self, name: str, number: int) -> int:
+        op = self._programs.hlo.ops.get(name)
+        place = -1 if op is None else number - len(op.operands)
+        return op.types[place].padded_bytes if op is not None and 0 <= place < len(op.types) else 0
+
+    def _slices(self, name: str, unit: Unit, arguments: Sequence[object]) -> list[Result]:
+        spaces = [unit.operands.get(number, ("", ""))[0] for number in range(len(arguments))]
+        return results(self._programs.hlo, name, list(zip(spaces, arguments, strict=True)), self.memory)
 
     def _cores_at_work(self, unit: Unit, arguments: tuple[object, ...]) -> int:
         """How many cores of the chip work on a kernel: without a parallel dimension of its grid, only the first.

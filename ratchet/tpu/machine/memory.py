@@ -5,6 +5,7 @@ Known are inputs that steer control flow and tables of the compiler's. They are 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,13 @@ class Memory:
         """``words`` from ``granule`` on, of HBM or VMEM; what was known there is forgotten."""
         self._forget(space, granule, -(-len(words) // WORDS_PER_GRANULE))
         self._ranges.append((space, granule, words))
+
+    def hold(self, space: str, address: object, words: list[object]) -> None:
+        """``words`` from an address on, of any memory; one that is not known was overwritten before."""
+        if isinstance(address, int) and space == "smem":
+            self.smem.update(zip(itertools.count(address), words, strict=False))
+        elif isinstance(address, int):
+            self.write(space, self.granule(space, address), words)
 
     def read(self, space: str, start: int, granules: int) -> list[object] | None:
         """The words of a range, or None if none of them is known; unknown ones are :class:`Unknown`."""
