@@ -4,8 +4,9 @@
 
 A turn of the ratchet is traced (ptrace with a seccomp filter, no other program) and ended with SIGKILL at calls that
 change a file: every process; the ratchet alone; one git alone; after half of a write; and with a power cut, after which
-what was not flushed is gone or cut anywhere. A tenth of the kills is at random times. Then come full disks, clocks that
-go back, locks of git's that nobody holds, eight writers at once and two worktrees, and ``--whole`` kills of a complete
+what was not flushed is gone or cut anywhere. A tenth of the kills is at random times. A fifth as many more are of a
+turn whose opener has no ``openat2``. Then come full disks, folders that cannot be written, clocks that go back, locks
+of git's that nobody holds, eight writers at once and two worktrees, and ``--whole`` kills of a complete
 ``./ratchet.sh`` with its judge. After each the turn is run again, and what was lost is counted. Git, ledger and
 processes are real; the verdict is prepared, except in the whole turns. Linux on x86-64 only.
 """
@@ -19,12 +20,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 from benchmarks.faults import states, tracer
 from benchmarks.faults.scene import SCENES, Tally
 from benchmarks.faults.strikes import Striker, plan, strike_all
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show_all
+from ratchet.process import root
 
 WAYS = {
     "all": "kill -9 of all processes at a call",
@@ -72,7 +75,9 @@ def run(folder: Path, *, kills: int, whole: int, seed: int) -> tuple[dict[str, T
     struck = len({(point.scene.name, point.number) for point in points if point.number})
 
     tallies = {WAYS[way]: tally for way, tally in strike_all(striker, points).items()}
+    tallies["a kill where there is no openat2"] = _without_openat2(folder / "walked", kills // 5, chance)
     tallies["disk full while judging"], disk = states.full_disk(folder, LEFT)
+    tallies["a folder or file cannot be written"] = states.read_only(folder)
     tallies["clock back by an hour, a day, three years"] = states.backwards(folder)
     tallies["stale locks of git"] = states.stale_locks(folder)
     tallies["8 writers at once"] = states.at_once(folder, worktrees=1, turns=3, chance=chance)
@@ -81,6 +86,17 @@ def run(folder: Path, *, kills: int, whole: int, seed: int) -> tuple[dict[str, T
         tallies["kill -9 of a whole ./ratchet.sh"] = states.whole_turns(folder, whole, chance)
     about = {"calls that change a file": calls, "struck": struck, "disk": disk, "seed": seed}
     return tallies, {**about, "seconds": round(time.monotonic() - start)}
+
+
+def _without_openat2(folder: Path, kills: int, chance: random.Random) -> Tally:
+    """Kills of all ways, of turns that reach files by a walk from folder to folder."""
+    folder.mkdir()
+    striker, together = Striker(folder=folder, chance=chance), Tally()
+    with mock.patch.object(root, "has_openat2", return_value=False):
+        points, _ = plan(striker, SCENES, kills, chance)
+        for tally in strike_all(striker, points).values():
+            together.add(tally)
+    return together
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""States that a turn begins in or meets: full disks, clocks that go back, locks that nobody holds, others at work.
+"""States that a turn begins in or meets: full disks, what cannot be written, clocks, locks, others at work.
 
 And kills of whole turns, with the real judge.
 """
@@ -6,6 +6,7 @@ And kills of whole turns, with the real judge.
 from __future__ import annotations
 
 import datetime as clock
+import itertools
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ from typing import Any
 from benchmarks.faults.scene import KEPT, SCENES, Scene, State, Tally, aftermath
 from ratchet.loop import ledger, log
 from ratchet.loop.judge_only import judge_only
+from ratchet.process.sandbox.system import drop_capabilities
 from ratchet.values import Decision
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
@@ -31,6 +33,10 @@ from tests.workspaces import BETTER, Workspace
 
 DISK_BYTES = 3 << 20
 LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "refs/ratchet/tips/main.lock")
+READ_ONLY = (
+    *(".", "results.tsv", "kernel.py", "kernel.problem.json", ".ratchet", ".git", ".git/index", ".git/ratchet"),
+    *(".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/ratchet", ".git/refs/ratchet/rows", ".git/logs"),
+)
 WRITERS = 8
 BACK = (3600, 86400, 3 * 365 * 86400)
 """Seconds."""
@@ -112,6 +118,38 @@ def limit(left: int) -> None:
     """No file of this process, and of those it starts, may be larger."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (left, resource.RLIM_INFINITY))
+
+
+# --- folders that cannot be written ---
+
+
+def read_only(folder: Path) -> Tally:
+    """Files or folders cannot be written, from the start or while judging, by a user who is no root; then they can."""
+    tally, cases = Tally(), itertools.product(SCENES[:4], READ_ONLY, (True, False))
+    for number, (scene, name, while_judging) in enumerate(cases):
+        stage = scene.make(folder / f"shut{number}")
+        place = stage.root / name
+        if not place.exists():
+            continue
+
+        mode, before = place.stat().st_mode, State.of(stage)
+        turn = partial(_shut, scene, stage, place, mode & ~0o222, while_judging=while_judging)
+        ended(child(turn))
+        place.chmod(mode)
+        where = f"{scene.name}, {name} cannot be written{' while judging' if while_judging else ''}"
+        tally.add(aftermath(scene, stage, before, where=where))
+        shutil.rmtree(stage.root)
+    return tally
+
+
+def _shut(scene: Scene, stage: Stage, place: Path, mode: int, *, while_judging: bool) -> None:
+    """A turn of a process without root's powers, in which a place gets this mode."""
+    drop_capabilities()
+    if while_judging:
+        stage.during = partial(place.chmod, mode)
+    else:
+        place.chmod(mode)
+    scene.turn(stage)
 
 
 # --- clocks ---

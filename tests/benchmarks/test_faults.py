@@ -102,12 +102,13 @@ def test_a_changed_file_of_the_users_is_seen(striker: Striker, monkeypatch: pyte
 
 def test_locks_and_clocks_and_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is somebody's stays, a clock may go back, and three writers in two worktrees lose nothing."""
-    small = {"LOCKS": ("HEAD.lock",), "SCENES": (KEPT,), "BACK": (86400,), "WRITERS": 3}
+    small = {"LOCKS": ("HEAD.lock",), "SCENES": (KEPT,), "BACK": (86400,), "WRITERS": 3, "READ_ONLY": (".git/refs",)}
     for name, value in small.items():
         monkeypatch.setattr(states, name, value)
     locks, clocks = states.stale_locks(tmp_path), states.backwards(tmp_path)
+    shut = states.read_only(tmp_path)
     crowd = states.at_once(tmp_path, worktrees=2, turns=1, chance=random.Random(1))
-    for tally, strikes in ((locks, 2), (clocks, 1), (crowd, 3)):
+    for tally, strikes in ((locks, 2), (clocks, 1), (shut, 2), (crowd, 3)):
         assert tally == Tally(strikes=strikes), tally.said
 
 
