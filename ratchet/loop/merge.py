@@ -171,6 +171,7 @@ class _Merge:
         locks = {lock_path(Path(kernel)).as_posix() for kernel in self._kernels}
         both = {path for path in self._kernels if self._blob(self.head.commit, path)} | locks
         known = {path for path in both if self._blob(self.theirs.commit, path)} | {ledger.NAME}
+        known -= set(self.judge.protected_paths())  # whatever their rows call a kernel
         if not (foreign := sorted(changed - known)):
             return
         judges = sorted(set(foreign) & set(self.judge.protected_paths()))

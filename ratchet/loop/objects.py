@@ -53,6 +53,10 @@ class Objects:
         """The bytes of a blob."""
         return self._git.output("cat-file", "blob", blob)
 
+    def size(self, blob: str) -> int:
+        """How many bytes a blob has."""
+        return int(self._git.line("cat-file", "-s", blob))
+
     def blobs(self, blobs: Sequence[str]) -> list[bytes]:
         """The bytes of each blob, by one command; all of them are here."""
         return contents(self._git, blobs)

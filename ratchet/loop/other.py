@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
 
 from ratchet.loop import ledger
 from ratchet.loop.history import History
@@ -14,9 +15,30 @@ from ratchet.loop.origin import origin
 from ratchet.loop.refs import EXPERIMENTS, MACS, ROWS, tip_ref
 from ratchet.loop.remotes import FETCHED, Fetched
 from ratchet.process import key, paths
-from ratchet.values import Row
+from ratchet.process.root import is_of_git
+from ratchet.values import Decision, Row
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
+
+_LEDGER_BYTES = 256 << 20
+_CELL = 4000
+"""Characters of a cell; a note has 300 at most, a reason names a few files."""
+_NUMBERS = (
+    *("score", "median_ms", "util_pct", "tflops", "bw_util_pct", "vmem_bytes", "spills", "wait_ms", "band_low_ms"),
+    *("band_high_ms", "modelled_ms", "speedup", "speedup_low", "speedup_high", "launches", "samples", "seconds"),
+)
+_DECISIONS = (Decision.KEPT, Decision.REVERTED, Decision.BASELINE, Decision.JUDGED, ledger.MERGED)
+_FORMS = {
+    **dict.fromkeys(("commit", "kernel_blob"), "[0-9a-f]{40}|[0-9a-f]{64}"),
+    "parent": "|[0-9a-f]{40}|[0-9a-f]{64}",
+    **dict.fromkeys(_NUMBERS, r"|inf|[0-9]{1,20}(\.[0-9]{1,25})?(e[+-]?[0-9]{1,3})?"),
+    **dict.fromkeys(("seal", "problem", "previous"), "[0-9a-z]{0,64}"),
+    "id": "[0-9]{8}-[0-9]{6}-[0-9a-f]{4}",
+    "time": "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+    "status": "|".join(Status.__members__),
+    "decision": "|".join(_DECISIONS),
+}
+"""What the columns of another clone's row may hold: names of files and refs are made of some, and numbers are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +57,10 @@ class Other:
     """Objects by the full name of the ref that they have there: rows, MACs and commits of experiments."""
 
     def is_own(self, number: int) -> bool:
-        """Whether this machine's key made row ``number``, or there is no key: then nothing else is known."""
+        """Whether this machine's key made row ``number``."""
         own = key.known()
         row = self.rows[number]
-        return own is None or origin(own, self.lines[number + 1], self.macs.get(row.id)) is Origin.HERE
+        return own is not None and origin(own, self.lines[number + 1], self.macs.get(row.id)) is Origin.HERE
 
 
 def read(history: History, fetched: Fetched, source: str) -> Other:
@@ -49,6 +71,8 @@ def read(history: History, fetched: Fetched, source: str) -> Other:
     """
     name = _called(source)
     entry = history.objects.entry(fetched.commit, ledger.NAME)
+    if entry and (size := history.objects.size(entry.blob)) > _LEDGER_BYTES:
+        raise _broken(name, f"it has {size} bytes, at most {_LEDGER_BYTES} are read")
     data = history.objects.blob(entry.blob) if entry else f"{ledger.HEADER}\n".encode()
     stored = history.refs.texts(_there(ROWS))
     tip = history.refs.texts(_there(tip_ref(fetched.branch)))
@@ -92,7 +116,20 @@ def _refs(history: History, ids: set[str]) -> dict[str, str]:
     }
 
 
+def _strange(row: Row) -> str:
+    """What of a row no run of this tool writes, in words; ``""`` where nothing."""
+    for column, text in asdict(row).items():
+        if len(text) > _CELL or not re.fullmatch(_FORMS.get(column, "(?s:.*)"), text):
+            return f"{text!r:.80} as its {column}"
+    path = PurePosixPath(row.kernel)
+    if path.is_absolute() or ".." in path.parts or str(path) != row.kernel or not row.kernel.isprintable():
+        return f"{row.kernel!r:.80} as its kernel, which is no path in a repository"
+    return f"{row.kernel!r:.80} as its kernel, a file of git's" if is_of_git(row.kernel) else ""
+
+
 def _check_row(history: History, other: Other, row: Row, line: str, stored: str | None) -> None:
+    if strange := _strange(row):
+        raise _broken(other.name, f"row {row.id!r:.40} has {strange}")
     if stored not in (None, line):
         raise _broken(other.name, f"row {row.id} differs from the row that its git holds")
     own, mac = key.known(), other.macs.get(row.id)

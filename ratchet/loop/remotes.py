@@ -16,6 +16,7 @@ from ratchet.values.status import Refusal, Status
 FETCHED = "refs/ratchet/fetched/"
 """Where a line of another clone is while it is read: its ``head`` and copies of its refs, below."""
 _OURS = "refs/ratchet/"
+_LINE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,8 @@ class Remotes:
         ``source`` is a remote's name, a URL, or the folder of a clone.
 
         Raises:
-            Refusal: NOT_FOUND where it cannot be reached, or has no such branch.
+            Refusal: NOT_FOUND where it cannot be reached, or has no such branch; LEDGER_BROKEN where a ref of its
+                names no line of a ledger, or no commit.
         """
         place = self._place(source)
         on = self._on(source, place)
@@ -59,10 +61,23 @@ class Remotes:
                 raise Refusal(Status.NOT_FOUND, f"{source} has no branch {name.removeprefix('refs/heads/')!r:.80}")
             if code:
                 raise _unreachable(source, error)
+            self._check(source)
             commit = self._git.line("rev-parse", f"{FETCHED}head^{{commit}}")
             yield Fetched(branch=name, is_head=name == on, commit=commit)
         finally:
             self.clear()
+
+    def _check(self, source: str) -> None:
+        """What was fetched is read as a whole: lines of a ledger, of a size that lines have."""
+        out = self._git.output("for-each-ref", "--format=%(objecttype) %(objectsize) %(refname)", FETCHED)
+        for line in os.fsdecode(out).splitlines():
+            kind, size, name = line.split(" ", 2)
+            called = name.removeprefix(FETCHED)
+            is_commit = called == "head" or called.startswith(EXPERIMENTS.removeprefix(_OURS))
+            if kind != ("commit" if is_commit else "blob") or (not is_commit and int(size) > _LINE_BYTES):
+                what = f"ref {called!r:.100} names a {kind} of {size} bytes"
+                wanted = "a commit" if is_commit else f"a line of at most {_LINE_BYTES} bytes"
+                raise Refusal(Status.LEDGER_BROKEN, f"{source!r:.200} cannot be merged: its {what}, wanted {wanted}")
 
     def _place(self, source: str) -> str:
         """A folder's name as seen from the caller's, unless a remote is called so."""

@@ -10,6 +10,7 @@ import pytest
 
 from ratchet.commands.branches import merged
 from ratchet.loop import ledger, log
+from ratchet.loop.history import History
 from ratchet.loop.merge import Merged
 from ratchet.loop.trial import Outcome
 from ratchet.process import key
@@ -242,6 +243,76 @@ def test_a_tampered_ledger_is_refused(pair: tuple[Stage, Stage], fault: str) -> 
     else:
         theirs.git("update-ref", f"refs/ratchet/experiments/{last.id}", theirs.head())
     refused(ours, theirs.root, Status.LEDGER_BROKEN, "ledger of 'theirs' is broken")
+
+
+def forged(theirs: Stage, **cells: str) -> None:
+    """Their last row with other cells, on which their file, their refs and their chain agree; without a MAC."""
+    lines = ledger.lines_of(theirs.ledger.read_bytes())
+    name, row = ledger.parse_row(lines[-1]).id, dataclasses.replace(ledger.parse_row(lines[-1]), **cells)
+    line = ledger.format_row(row)
+    theirs.ledger.write_text("".join(f"{one}\n" for one in (*lines[:-1], line)))
+    (theirs.root / "row").write_text(line)
+    blob = theirs.git("hash-object", "-w", "row")
+    for kind in ("rows", "macs", "experiments"):
+        theirs.git("update-ref", "-d", f"refs/ratchet/{kind}/{name}")
+    theirs.git("update-ref", "refs/ratchet/tips/main", blob)
+    if row.id == name:
+        theirs.git("update-ref", f"refs/ratchet/rows/{name}", blob)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        *(
+            ("kernel", name)
+            for name in ("../kernel.py", "/etc/passwd", ".git/config", "a/.GIT/b.py", "a\x1b[2J", "a//b")
+        ),
+        *(("id", name) for name in ("../../heads/main", "main", "20260101-000000-00g0", "")),
+        *(("commit", name) for name in ("HEAD", "--output=x", "")),
+        *(("median_ms", number) for number in ("nan", "-1.0", "1e99999", "0x10", "one")),
+        *(("status", "ROOT"), ("decision", "adopted"), ("time", "now"), ("note", "x" * 5000), ("seal", "\u202ecba")),
+    ],
+)
+def test_a_cell_that_no_run_writes_is_refused(pair: tuple[Stage, Stage], column: str, cell: str) -> None:
+    ours, theirs = pair
+    forged(theirs, **{column: cell})
+    refused(ours, theirs.root, Status.LEDGER_BROKEN, "ledger of 'theirs' is broken", f" as its {column}")
+
+
+def test_a_row_that_nobody_signed_comes_and_decides_nothing(pair: tuple[Stage, Stage]) -> None:
+    ours, theirs = pair
+    forged(theirs, score="99999.0", decision=Decision.KEPT, status="PASS")
+    merge(ours, theirs.root)
+    last = ours.rows()[-1]
+    assert (ours.read(), last.score) == (kernel_text(1300.0), "1300.0"), "judged here, by its kernel"
+    assert [row.score for row in log.trusted(History(ours.root), ours.rows())].count("99999.0") == 0
+
+
+@pytest.mark.parametrize("thing", ["a tree", "a commit", "a long line"])
+def test_a_ref_that_names_no_line_is_refused(pair: tuple[Stage, Stage], thing: str) -> None:
+    ours, theirs = pair
+    (theirs.root / "long").write_bytes(b"x" * (1 << 20))
+    named = {"a tree": "HEAD^{tree}", "a commit": "HEAD", "a long line": theirs.git("hash-object", "-w", "long")}
+    theirs.git("update-ref", f"refs/ratchet/macs/{theirs.rows()[-1].id}", theirs.git("rev-parse", named[thing]))
+    refused(ours, theirs.root, Status.LEDGER_BROKEN, "cannot be merged", "wanted a line")
+
+
+def test_a_row_does_not_make_a_kernel_of_a_file_of_the_judges(pair: tuple[Stage, Stage]) -> None:
+    ours, theirs = pair
+    ours.sealed = ("other.txt",)
+    (theirs.root / "other.txt").write_text("theirs\n")
+    theirs.git("commit", "-qm", "a file", "--", "other.txt")
+    forged(theirs, kernel="other.txt")
+    refused(ours, theirs.root, Status.SEAL_BROKEN, "other.txt", "files of the judge")
+
+
+def test_without_a_key_a_line_is_not_followed(pair: tuple[Stage, Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pair
+    merge(ours, theirs.root)
+    tried(ours, 2000.0)
+    monkeypatch.setattr(key, "known", lambda: None)
+    done, (outcome,) = merge(theirs, ours.root)
+    assert (done.only_ahead, outcome.decision) == (False, Decision.KEPT), "judged here first"
 
 
 def test_what_is_no_clone_of_this_is_refused(pair: tuple[Stage, Stage], tmp_path: Path) -> None:
