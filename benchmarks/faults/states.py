@@ -34,7 +34,7 @@ from tests.workspaces import BETTER, Workspace
 DISK_BYTES = 3 << 20
 LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "refs/ratchet/tips/main.lock")
 READ_ONLY = (
-    *(".", "results.tsv", "kernel.py", "kernel.problem.json", ".ratchet", ".git", ".git/index", ".git/ratchet"),
+    *(".", "results.tsv", "kernel.py", ".ratchet", ".git", ".git/index", ".git/ratchet"),
     *(".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/ratchet", ".git/refs/ratchet/rows", ".git/logs"),
 )
 WRITERS = 8

@@ -143,7 +143,8 @@ def why(experiment: Experiment) -> str:
     if not changed:
         return _meaning(status)
     if status == Status.UNCHECKED.name:
-        return f"{changed} by the model: reverted without checking its values"
+        how = "one node alone: reverted, as nobody timed it again"
+        return f"{changed} by {how if experiment.measured else 'the model: reverted without checking its values'}"
     if experiment.times and experiment.times > 1 and not experiment.measured:
         return f"{changed}: too near to be ranked, so it counts as the same and was reverted"
     return f"{changed}: correct, but no better, so it was reverted"

@@ -39,7 +39,7 @@ from ratchet.loop.trial import Judge
 from ratchet.process import paths
 from ratchet.search.cluster import Cluster
 from ratchet.search.protocol import Beside, JudgeRequest
-from ratchet.search.remote import Remote, Timed
+from ratchet.search.remote import Remote, TimedAhead
 from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import is_tpu
@@ -200,8 +200,8 @@ class Bench:
             for number, (blob, one) in enumerate(new.items())
         }
         all_done(asked.values())
-        timed = {blob: Timed(verdict=one.result(), beside=incumbent) for blob, one in asked.items()}
-        return {blob: replace(self.judge, timed=one) for blob, one in timed.items()}
+        timed = {blob: result for blob, one in asked.items() if (result := one.result())}
+        return {blob: replace(self.judge, ahead=TimedAhead(timed=one, beside=incumbent)) for blob, one in timed.items()}
 
     def _head(self) -> tuple[str, bytes]:
         """The kernel as HEAD has it: its blob and its bytes."""
@@ -270,11 +270,17 @@ class Bench:
 
 
 def known_rows(root: Path, kernel: str, conditions: Conditions) -> Mapping[str, Row]:
-    """The newest row of every version of a kernel that was judged here under these conditions, by its blob."""
+    """The newest row of every version of a kernel that was judged here under these conditions, by its blob.
+
+    What one node timed and nobody checked is none.
+    """
     return {
         row.kernel_blob: row
         for row in log.trusted(History(root), log.rows(root))
-        if row.kernel == kernel and conditions_of(row) == conditions and speaks_of_the_kernel(Status[row.status])
+        if row.kernel == kernel
+        and conditions_of(row) == conditions
+        and speaks_of_the_kernel(Status[row.status])
+        and not (row.evaluator in MEASURED and row.status == Status.UNCHECKED.name)
     }
 
 
@@ -337,7 +343,7 @@ def _latency(verdict: Verdict) -> float:
 
 def _promise(judge: Remote | None) -> float:
     """Sorts what may be kept last, and of that the fastest first."""
-    paired = judge.timed.verdict.paired if judge and judge.timed else None
+    paired = judge.ahead.timed.verdict.paired if judge and judge.ahead else None
     return 1 / paired.speedup if paired and paired.answer == FASTER else -1.0
 
 

@@ -25,7 +25,16 @@ from typing import Any
 
 from ratchet.process import key
 from ratchet.process.boot.home import PROGRAM
-from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest, Unfit, decode_answer, encode_request
+from ratchet.search.protocol import (
+    Device,
+    DeviceRequest,
+    JudgeRequest,
+    Timed,
+    Unfit,
+    check_answer,
+    decode_answer,
+    encode_request,
+)
 from ratchet.values import Verdict
 from ratchet.values.status import Refusal, Status
 
@@ -110,9 +119,13 @@ def _ray() -> Any:
 
 @dataclass(eq=False, kw_only=True)
 class _Task:
-    question: bytes
+    asked: JudgeRequest | DeviceRequest
     future: Future[Any]
     """Of a ``Verdict``, or of a ``Device`` where that was asked."""
+    named: bool = False
+    """Of a ``Timed``."""
+    without: str = ""
+    """A node that is not asked. Where there is no other, the answer is None."""
     attempts: int = 0
 
     def begin(self) -> bool:
@@ -157,6 +170,10 @@ class Cluster:
         have another judge, or what a node's judge raised. Cancelled before it is handed out, it is not asked."""
         return self._submit(asked)
 
+    def time(self, asked: JudgeRequest, *, without: str = "") -> Future[Timed | None]:
+        """As ``submit``, and on which node; None where there is none but ``without``."""
+        return self._submit(asked, named=True, without=without)
+
     def device(self) -> Device:
         """The device that measures: of the first node that says so. Nodes that have another one are left out later.
 
@@ -166,9 +183,9 @@ class Cluster:
         said: Device = self._submit(DeviceRequest(evaluator=self.measures)).result()
         return said
 
-    def _submit(self, asked: JudgeRequest | DeviceRequest) -> Future[Any]:
+    def _submit(self, asked: JudgeRequest | DeviceRequest, *, named: bool = False, without: str = "") -> Future[Any]:
         future: Future[Any] = Future()
-        self._waiting.put(_Task(question=encode_request(asked), future=future))
+        self._waiting.put(_Task(asked=asked, future=future, named=named, without=without))
         return future
 
     def start(self) -> None:
@@ -210,10 +227,10 @@ class Cluster:
                 running = {ref: one for ref, one in running.items() if one.task is not None}
             self._fail_if_alone()
             for one in [one for lanes in self._lanes.values() for one in lanes if one.task is None]:
-                task = self._next()
+                task = self._next(one.node)
                 if task is not None:
                     one.task, one.since = task, time.monotonic()
-                    running[one.actor.ask.remote(task.question)] = one
+                    running[one.actor.ask.remote(encode_request(task.asked))] = one
             done = self.ray.wait(list(running), num_returns=1, timeout=0.5)[0] if running else []
             for ref in done:
                 self._end(running.pop(ref), ref)
@@ -236,10 +253,10 @@ class Cluster:
                 block = False
         return True
 
-    def _next(self) -> _Task | None:
-        """The next that is still wanted."""
-        while self._tasks:
-            task = self._tasks.pop(0)
+    def _next(self, node: str) -> _Task | None:
+        """The next that is still wanted, of those for this node."""
+        for task in [one for one in self._tasks if one.without != node]:
+            self._tasks.remove(task)
             if task.begin():
                 return task
         return None
@@ -250,6 +267,8 @@ class Cluster:
             return
         try:
             verdict = decode_answer(self.ray.get(ref))
+            if not isinstance(verdict, Unfit):
+                check_answer(task.asked, verdict)
         except Refusal as refusal:
             one.task = None
             task.future.set_exception(refusal)
@@ -264,7 +283,8 @@ class Cluster:
                 self._leave_out(one.node, verdict.why)
                 self._tasks.insert(0, task)
             else:
-                task.future.set_result(verdict)
+                named = task.named and isinstance(verdict, Verdict) and Timed(verdict=verdict, node=one.node)
+                task.future.set_result(named or verdict)
 
     def _again(self, task: _Task, why: list[str]) -> None:
         task.attempts += 1
@@ -295,6 +315,10 @@ class Cluster:
     def _fail_if_alone(self) -> None:
         if self._tasks and not self.lanes:
             self.look()
+        for task in [one for one in self._tasks if one.without and not self._is_with_another(one.without)]:
+            self._tasks.remove(task)
+            if task.begin():
+                task.future.set_result(None)
         if not self._tasks or self.lanes:
             return
         if self._unfit:
@@ -308,6 +332,9 @@ class Cluster:
             if task.begin():
                 task.future.set_exception(refusal)
         self._tasks.clear()
+
+    def _is_with_another(self, node: str) -> bool:
+        return any(lanes for name, lanes in self._lanes.items() if name != node)
 
 
 def _knock(address: str) -> None:

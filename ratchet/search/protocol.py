@@ -9,11 +9,18 @@ another seal holds another ``requirements.lock``, another interpreter or other s
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 
-from ratchet.values import Conditions, Verdict
+from ratchet.loop.decide import speaks_of_the_kernel
+from ratchet.values import MEASURED, Conditions, Launch, Verdict
 from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
+
+ANSWER_BYTES = 64 << 20
+"""A verdict takes a few MB at most."""
+_TEXT = 4000
+_LAUNCHES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,14 @@ class Unfit:
     why: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """What one node measured."""
+
+    verdict: Verdict
+    node: str
+
+
 def encode_request(asked: JudgeRequest | DeviceRequest) -> bytes:
     """One line."""
     return json.dumps(encode(asked)).encode() + b"\n"
@@ -92,8 +107,50 @@ def decode_answer(line: bytes) -> Verdict | Device | Unfit:
       Refusal: what the node's judge raised: its machine is in trouble, and not the kernel.
       ValueError, KeyError, TypeError: for what is no answer.
     """
-    said = json.loads(line)
-    if isinstance(said, dict):
-        name, message = said["refused"]
-        raise Refusal(Status[name], str(message))
-    return decode(Verdict | Device | Unfit, said)  # type: ignore[arg-type]
+    if not isinstance(line, bytes) or len(line) > ANSWER_BYTES:
+        raise ValueError(f"wanted at most {ANSWER_BYTES} bytes")
+    try:
+        said = json.loads(line)
+        if not isinstance(said, dict):
+            return decode(Verdict | Device | Unfit, said)  # type: ignore[arg-type]
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    name, message = said["refused"]
+    if speaks_of_the_kernel(Status[name]):
+        raise ValueError(f"{name} is a verdict, and no trouble of a machine")
+    raise Refusal(Status[name], str(message)[:_TEXT])
+
+
+def check_answer(asked: JudgeRequest | DeviceRequest, said: Verdict | Device) -> None:
+    """Raises ValueError where this is no answer to what was asked: of another kernel, or no timings where some are due.
+
+    Whether it is true only judging again can say.
+    """
+    if isinstance(asked, DeviceRequest):
+        if not isinstance(said, Device) or not (said.chip + said.compiler).isprintable():
+            raise ValueError("wanted a device with a name")
+        return
+    if not isinstance(said, Verdict) or len(said.reason) > _TEXT:
+        raise ValueError(f"wanted a verdict with a reason of at most {_TEXT} characters")
+    if (said.kernel, said.conditions, said.conditions.seal) != (asked.kernel, asked.conditions, asked.conditions.seal):
+        raise ValueError("it is about another kernel, or was made under other conditions")
+    if asked.model_only and said.status is Status.PASS:
+        raise ValueError("a latency alone was asked for, which is no PASS")
+    launches = said.samples.launches if said.samples else ()
+    if said.score and not (math.isfinite(said.score.score) and math.isfinite(said.score.latency_ms)):
+        raise ValueError("its score is no number")
+    if said.score and is_measured(asked) and not 0 < len(launches) <= _LAUNCHES:
+        raise ValueError("it has no timings")
+    if not all(_is_timed(one, paired=asked.beside is not None) for one in launches):
+        raise ValueError("its timings are no times")
+
+
+def is_measured(asked: JudgeRequest) -> bool:
+    """Whether a device is to be timed."""
+    return asked.conditions.evaluator in MEASURED
+
+
+def _is_timed(launch: Launch, *, paired: bool) -> bool:
+    times = (launch.candidate_ms, launch.incumbent_ms, launch.candidate_device_ms, launch.incumbent_device_ms)
+    there = bool(launch.candidate_ms) and (bool(launch.incumbent_ms) or not paired)
+    return there and all(math.isfinite(one) and one > 0 for several in times for one in several)

@@ -1,4 +1,8 @@
-"""The judge of a run on a cluster: here where kernels are modelled, on a node's device where they are measured."""
+"""The judge of a run on a cluster: here where kernels are modelled, on a node's device where they are measured.
+
+Nothing is kept on the word of one node: what it timed as faster is timed again, by this machine's own device or by
+another node, and that verdict counts.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ratchet.exam.judge.measured import TIMINGS
+from ratchet.exam.measure import devices
 from ratchet.exam.measure.session import conclusion
+from ratchet.exam.measure.stats import FASTER
 from ratchet.exam.problem import problem as problems
+from ratchet.loop.history import History
 from ratchet.loop.series import series_of
 from ratchet.process import paths
+from ratchet.process.boot.home import PROGRAM
 from ratchet.search.cluster import Cluster, connected
-from ratchet.search.protocol import Beside, Device, JudgeRequest
+from ratchet.search.protocol import Beside, Device, JudgeRequest, Timed
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.values import MEASURED, Against, Bar, Conditions, Verdict
 from ratchet.values.status import Refusal, Status
@@ -24,10 +32,10 @@ from ratchet.wiring import DUMPS, RepositoryJudge, evaluator, make_folders
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed:
-    """A verdict that was measured before its turn, beside this incumbent."""
+class TimedAhead:
+    """What was measured before its turn, beside this incumbent."""
 
-    verdict: Verdict
+    timed: Timed
     beside: bytes
 
 
@@ -37,7 +45,7 @@ class Remote(RepositoryJudge):
 
     cluster: Cluster
     device: Device
-    timed: Timed | None = None
+    ahead: TimedAhead | None = None
     """Of the kernel that is judged next. It counts if HEAD's kernel is still the one it was timed beside."""
 
     def conditions(self, kernel_rel: str) -> Conditions:
@@ -66,18 +74,26 @@ class Remote(RepositoryJudge):
         against: Against | None = None,
         bar: Bar | None = None,
     ) -> Verdict:
-        """The verdict of a node, with its timings as evidence.
+        """The verdict of a node, with its timings as evidence; where it could be kept, that of a second measurement.
+
+        UNCHECKED where nobody could make one.
 
         Raises:
           Refusal: as ``Cluster.submit``; NOT_FOUND where no problem is frozen.
         """
         beside = Beside(text=paths.read(against.kernel), test=against.test) if against else None
-        if self.timed and beside and self.timed.beside == beside.text:
-            verdict = self.timed.verdict
-            if verdict.paired and verdict.samples:  # launches decide at any level: it is the one of today's count
-                verdict = dataclasses.replace(verdict, paired=conclusion(verdict.samples, test=beside.test))
+        text = paths.read(kernel_path)
+        if self.ahead and beside and self.ahead.beside == beside.text:
+            said: Timed | None = self.ahead.timed
         else:
-            verdict = self.ask(paths.read(kernel_path), kernel_rel, beside).result()
+            said = self.ask(text, kernel_rel, beside).result()
+        assert said is not None
+        verdict = _concluded(said.verdict, beside)
+        if _could_be_kept(verdict) and (beside or not self._is_heads(text, kernel_rel)):
+            if self._has_device():
+                return super().judge(kernel_path, kernel_rel=kernel_rel, evidence_id=evidence_id, against=against)
+            again = self.ask(text, kernel_rel, beside, without=said.node).result()
+            verdict = _concluded(again.verdict, beside) if again else self._unchecked(verdict, said.node)
         if evidence_id and verdict.samples:
             make_folders(self.root, evidence_id)
             folder = self.root / DUMPS / evidence_id
@@ -85,8 +101,27 @@ class Remote(RepositoryJudge):
             paths.write(folder / TIMINGS, (json.dumps(dataclasses.asdict(verdict.samples), indent=1) + "\n").encode())
         return verdict
 
-    def ask(self, text: bytes, kernel_rel: str, beside: Beside | None) -> Future[Verdict]:
-        """Have a node measure it, alone or beside the incumbent.
+    def _is_heads(self, text: bytes, kernel_rel: str) -> bool:
+        """Whether this is HEAD's kernel, which nothing is kept of."""
+        history = History(self.root)
+        entry = history.objects.entry(history.checks.head().commit, kernel_rel)
+        return entry is not None and history.objects.blob(entry.blob) == text
+
+    def _has_device(self) -> bool:
+        """Whether this machine has the device that the nodes measure on."""
+        try:
+            here = Device(chip=devices.device(self.evaluator), compiler=devices.compiler(self.evaluator))
+        except Refusal:
+            return False
+        return here == self.device
+
+    def _unchecked(self, verdict: Verdict, node: str) -> Verdict:
+        what = f"node {node[:8]} alone timed it as faster, and it was not checked again: no other node measures on "
+        todo = f"{self.device.chip}, nor this machine; `{PROGRAM} node --measures {self.evaluator}` on another one"
+        return dataclasses.replace(verdict, status=Status.UNCHECKED, reason=what + todo)
+
+    def ask(self, text: bytes, kernel_rel: str, beside: Beside | None, *, without: str = "") -> Future[Timed | None]:
+        """Have a node measure it, alone or beside the incumbent; one that is not ``without``, or None.
 
         Raises:
           Refusal: NOT_FOUND where no problem is frozen: a node freezes none.
@@ -95,7 +130,7 @@ class Remote(RepositoryJudge):
         if not paths.exists(lock):
             message = f"{kernel_rel} has no frozen problem: judge it here once, then measure it on the cluster"
             raise Refusal(Status.NOT_FOUND, message)
-        return self.cluster.submit(
+        return self.cluster.time(
             JudgeRequest(
                 text=text,
                 kernel=kernel_rel,
@@ -105,8 +140,19 @@ class Remote(RepositoryJudge):
                 remember=False,
                 model_only=False,
                 beside=beside,
-            )
+            ),
+            without=without,
         )
+
+
+def _concluded(verdict: Verdict, beside: Beside | None) -> Verdict:
+    """With what its launches say, at the level of today's count, and not what the node says of them."""
+    paired = conclusion(verdict.samples, test=beside.test) if beside and verdict.samples else None
+    return dataclasses.replace(verdict, paired=paired)
+
+
+def _could_be_kept(verdict: Verdict) -> bool:
+    return verdict.score is not None and (verdict.paired is None or verdict.paired.answer == FASTER)
 
 
 @contextlib.contextmanager

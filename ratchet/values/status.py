@@ -14,7 +14,10 @@ class Status(Enum):
     PASS = (0, "judged correct and timed (kept, a baseline, or only judged by `prepare.py`)")
     NOT_BETTER = (3, "correct, but not better than the incumbent: reverted")
     CANNOT_TELL = (5, "correct, but the time budget ended before it was known whether it is faster: reverted")
-    UNCHECKED = (6, "modelled as no better than the incumbent, so its values were not checked: reverted")
+    UNCHECKED = (
+        6,
+        "modelled as no better, or timed as better by one node alone, so it was not checked: reverted",
+    )
     NO_CHANGE = (4, "nothing to judge: the kernel is what HEAD has and was judged already")
 
     # The candidate file.

@@ -102,7 +102,7 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
         yield from _copies(verdict.copies)
     if verdict.parity is not None:
         yield "correctness", _parity(verdict.parity)
-    elif verdict.status is Status.UNCHECKED:
+    elif verdict.status is Status.UNCHECKED and verdict.samples is None:
         yield "correctness", "not checked, because the kernel is too slow to be kept: --deep checks it all the same"
     if verdict.timeline is not None:
         sentences = losses_in_words(verdict.timeline, refuted)[:_LOSSES]

@@ -265,7 +265,7 @@ def forged(theirs: Stage, **cells: str) -> None:
     [
         *(
             ("kernel", name)
-            for name in ("../kernel.py", "/etc/passwd", ".git/config", "a/.GIT/b.py", "a\x1b[2J", "a//b")
+            for name in ("../kernel.py", "/etc/passwd", ".git/config", "a/.GIT/b.py", "a\x1b.py", "a//b")
         ),
         *(("id", name) for name in ("../../heads/main", "main", "20260101-000000-00g0", "")),
         *(("commit", name) for name in ("HEAD", "--output=x", "")),

@@ -11,16 +11,19 @@ from pathlib import Path
 
 from ratchet.commands.node import serve
 from ratchet.exam.judge.request import Request
-from ratchet.search.protocol import DeviceRequest, JudgeRequest, Unfit
+from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest, Unfit, is_measured
 from ratchet.values import Verdict
 from tests.loop.stage import CONDITIONS
 from tests.search import fakes
 
+TIMES_FASTER = float(os.environ.get("FAKE_NODE_TIMES_FASTER", "1"))
+"""A node that lies says so of what it measures."""
 SECONDS = float(os.environ.get("FAKE_NODE_SECONDS", "0"))
 
 
-def judge(asked: JudgeRequest | DeviceRequest, seal: str = CONDITIONS.seal) -> Verdict | Unfit:
-    assert isinstance(asked, JudgeRequest)
+def judge(asked: JudgeRequest | DeviceRequest, seal: str = CONDITIONS.seal) -> Verdict | Device | Unfit:
+    if isinstance(asked, DeviceRequest) or is_measured(asked):
+        return fakes.answer(asked, times_faster=TIMES_FASTER)
     if asked.conditions.seal != seal:
         return Unfit(why=f"its judge is {seal}, wanted {asked.conditions.seal}")
     time.sleep(SECONDS)

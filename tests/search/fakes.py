@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ from ratchet.exam.judge.workers import WorkerSlots
 from ratchet.exam.measure.session import conclusion
 from ratchet.kernelfile.knobs import values
 from ratchet.loop.placed import committed
-from ratchet.search.candidates import Bench
+from ratchet.search.candidates import Bench, Candidate, baseline
 from ratchet.search.cluster import Cluster
-from ratchet.search.protocol import JudgeRequest
+from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest
 from ratchet.search.remote import Remote
 from ratchet.search.run import Limits, Result, Search
 from ratchet.search.space import space_of
 from ratchet.search.study import opened, study_id
-from ratchet.values import Conditions, Launch, Samples, Score, Verdict
+from ratchet.values import Conditions, Launch, Row, Samples, Score, Verdict
 from ratchet.values.program import Footprint
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import RepositoryJudge
@@ -142,6 +144,39 @@ def measured(asked: JudgeRequest) -> Verdict:
         source_sha256="",
         seconds=0.1,
     )
+
+
+DEVICE = Device(chip="a device", compiler="its compiler")
+
+
+def answer(asked: JudgeRequest | DeviceRequest, *, times_faster: float = 1.0) -> Verdict | Device:
+    """Of a node that measures; one that lies says so many times faster than it is."""
+    if isinstance(asked, DeviceRequest):
+        return DEVICE
+    verdict = measured(asked)
+    launches = verdict.samples.launches if verdict.samples else ()
+    lies = tuple(replace(one, candidate_ms=tuple(t / times_faster for t in one.candidate_ms)) for one in launches)
+    samples = replace(verdict.samples, launches=lies) if verdict.samples else None
+    said = conclusion(samples, test=asked.beside.test) if samples and asked.beside else None
+    return replace(verdict, samples=samples, paired=said)
+
+
+def timed_rows(root: Path, cluster: Cluster, *texts: str) -> list[Row]:
+    """The rows of candidates that a cluster measures, behind that of HEAD's kernel; all have a frozen problem."""
+    lock = root / "kernel.py.lock.json"
+    if not lock.exists():
+        lock.write_text("a problem")
+        subprocess.run(["git", "add", lock.name], cwd=root, check=True)
+        subprocess.run(["git", "commit", "-qm", "the problem"], cwd=root, check=True)
+    here = replace(judge(root), evaluator="cpu")
+    remote = FixedRemote(
+        **{one.name: getattr(here, one.name) for one in fields(here)}, cluster=cluster, device=cluster.device()
+    )
+    first = []
+    with contextlib.suppress(Refusal):  # it was judged before
+        first = [baseline(remote, Path("kernel.py"), wait_s=0, say=lambda _line: None)]
+    bench = Bench(judge=remote, kernel="kernel.py", lanes=None, cluster=cluster, say=lambda _line: None)
+    return [*first, *bench.rows([Candidate(text=text.encode(), message="try") for text in texts])]
 
 
 def judge(root: Path, of: Callable[..., Verdict] = function) -> RepositoryJudge:

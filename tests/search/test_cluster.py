@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +20,11 @@ import pytest
 from ratchet.commands import options
 from ratchet.commands.node import NodeJudge, lanes_of, words
 from ratchet.exam.judge.request import Request
+from ratchet.exam.measure import devices
 from ratchet.kernelfile.knobs import values
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea
-from ratchet.search.candidates import Bench, Candidate, baseline
+from ratchet.search.candidates import Bench, Candidate
 from ratchet.search.cluster import RESOURCES, Cluster, connected
 from ratchet.search.protocol import (
     Beside,
@@ -36,7 +37,7 @@ from ratchet.search.protocol import (
     encode_answer,
     encode_request,
 )
-from ratchet.values import Verdict
+from ratchet.values import Launch, Samples, Verdict
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import CONDITIONS
 from tests.search import fake_node, fakes
@@ -255,45 +256,140 @@ def test_a_node_says_which_device_it_has_and_refuses_another_series(tmp_path: Pa
     assert json.loads(said[said.index("--resources") + 1]) == {RESOURCES["cpu"]: 1}
 
 
+FASTER = fakes.KERNEL.replace("BQ = 64", "BQ = 128")
+FASTEST = fakes.KERNEL.replace("BQ = 64", "BQ = 256")
+SLOWER = fakes.KERNEL.replace("BKV = 64", "BKV = 512")
+
+
+def timing(asked: list[JudgeRequest] | None = None, **times_faster: float) -> FakeRay:
+    """Nodes that measure, and how many times faster each says that a candidate is."""
+
+    def node(lie: float) -> Callable[[bytes], bytes]:
+        def says(line: bytes) -> bytes:
+            request = decode_request(line)
+            if asked is not None and isinstance(request, JudgeRequest):
+                asked.append(request)
+            return encode_answer(fakes.answer(request, times_faster=lie))
+
+        return says
+
+    ray = FakeRay(plain=fake_node.ask, **{name: node(lie) for name, lie in times_faster.items()})
+    ray.announced.update(dict.fromkeys(times_faster, RESOURCES["cpu"]))
+    return ray
+
+
 def test_measured_candidates_are_timed_beside_the_kernel_that_head_has(tmp_path: Path) -> None:
     """Two are faster than the first; once the faster one is kept, the other is timed again beside it, and loses."""
-    stage = fakes.stage(tmp_path / "repository")
-    stage.lock.write_text("a problem")
-    stage.git("add", ".")
-    stage.git("commit", "-qm", "the problem")
-    device, beside = Device(chip="a device", compiler="its compiler"), []
-
-    def measures(line: bytes) -> bytes:
-        asked = decode_request(line)
-        if isinstance(asked, DeviceRequest):
-            return encode_answer(device)
-        beside.append(asked.beside and fakes.latency(values(asked.beside.text, "kernel.py")))
-        return encode_answer(fakes.measured(asked))
-
-    ray = FakeRay(plain=fake_node.ask, timed=measures)
-    ray.announced["timed"] = RESOURCES["cpu"]
-    with cluster(ray, measures="cpu") as made:
-        here = replace(fakes.judge(stage.root), evaluator="cpu")
-        judge = fakes.FixedRemote(
-            **{one.name: getattr(here, one.name) for one in fields(here)}, cluster=made, device=made.device()
-        )
-        first = baseline(judge, Path("kernel.py"), wait_s=0, say=lambda _line: None)
-        bench = Bench(judge=judge, kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
-        texts = [fakes.KERNEL.replace("BQ = 64", f"BQ = {value}").encode() for value in (128, 256)]
-        slower = fakes.KERNEL.replace("BKV = 64", "BKV = 512").encode()
-        candidates = [Candidate(text=text, message="try") for text in (*texts, slower)]
-        made_rows = bench.rows(candidates)
-    assert [(row.evaluator, row.chip, row.decision) for row in (first, *made_rows)] == [
+    stage, asked = fakes.stage(tmp_path / "repository"), list[JudgeRequest]()
+    with cluster(timing(asked, one=1.0, two=1.0), measures="cpu") as made:
+        rows = fakes.timed_rows(stage.root, made, FASTER, FASTEST, SLOWER)
+    assert [(row.evaluator, row.chip, row.decision) for row in rows] == [
         ("cpu", "a device", "baseline"),
         ("cpu", "a device", "reverted"),
         ("cpu", "a device", "kept"),
         ("cpu", "a device", "reverted"),
     ]
-    start, best = (fakes.latency(values(text, "kernel.py")) for text in (fakes.KERNEL.encode(), texts[1]))
-    assert beside == [None, start, start, start, best]
-    assert all("measured side by side" in row.reason for row in made_rows)
-    assert [row.kernel_blob for row in stage.rows()].count(made_rows[0].kernel_blob) == 1
+    start, best = (fakes.latency(values(text.encode(), "kernel.py")) for text in (fakes.KERNEL, FASTEST))
+    beside = [one.beside and fakes.latency(values(one.beside.text, "kernel.py")) for one in asked]
+    assert beside == [None, start, start, start, start, best], "the one that is kept was timed twice"
+    assert all("measured side by side" in row.reason for row in rows[1:])
+    assert [row.kernel_blob for row in stage.rows()].count(rows[1].kernel_blob) == 1
     assert log.verify(stage.root) == ()
+
+
+@pytest.mark.parametrize("lies", [("one",), ("two",), ("one", "two")])
+def test_what_one_node_calls_faster_is_kept_only_if_another_says_so(tmp_path: Path, lies: tuple[str, ...]) -> None:
+    stage = fakes.stage(tmp_path / "repository")
+    lying = {name: 10.0 if name in lies else 1.0 for name in ("one", "two")}
+    with cluster(timing(**lying), measures="cpu") as made:
+        _, row = fakes.timed_rows(stage.root, made, SLOWER)
+    kept = len(lies) == 2  # who has all nodes has the answer
+    assert (row.decision, row.status) == (("kept", "PASS") if kept else ("reverted", "NOT_BETTER"))
+
+
+def test_what_nobody_could_check_again_is_said_and_not_kept_and_tried_again_later(tmp_path: Path) -> None:
+    stage = fakes.stage(tmp_path / "repository")
+    with cluster(timing(one=1.0), measures="cpu") as made:
+        _, row = fakes.timed_rows(stage.root, made, FASTER)
+    assert (row.decision, row.status, stage.read()) == ("reverted", "UNCHECKED", fakes.KERNEL)
+    assert "node one alone timed it as faster, and it was not checked again" in row.reason
+    assert "node --measures cpu" in row.reason
+    with cluster(timing(one=1.0, two=1.0), measures="cpu") as made:
+        *_, row = fakes.timed_rows(stage.root, made, FASTER)
+    assert (row.decision, stage.read()) == ("kept", FASTER)
+
+
+def test_this_machines_own_device_checks_before_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = fakes.stage(tmp_path / "repository")
+    monkeypatch.setattr(devices, "device", lambda _evaluator: fakes.DEVICE.chip)
+    monkeypatch.setattr(devices, "compiler", lambda _evaluator: fakes.DEVICE.compiler)
+    here = list[str]()
+
+    def function(request: Request, **_others: Any) -> Verdict:
+        assert request.against
+        here.append(request.kernel.read_text())
+        return fakes.made(request, Status.WRONG_VALUES, "here")
+
+    monkeypatch.setattr(fakes, "function", function)
+    monkeypatch.setattr(fakes.judge, "__defaults__", (function,))
+    with cluster(timing(one=1.0, two=1.0), measures="cpu") as made:
+        _, row = fakes.timed_rows(stage.root, made, FASTER)
+    assert (here, row.status, row.decision) == ([FASTER], "WRONG_VALUES", "reverted")
+
+
+def forged(**changes: Any) -> bytes:
+    return encode_answer(replace(fakes.measured(TIMED), **changes))
+
+
+TIMED = replace(
+    ASKED,
+    conditions=replace(CONDITIONS, evaluator="cpu"),
+    model_only=False,
+    beside=Beside(text=fakes.KERNEL.encode(), test=1),
+)
+LAUNCH = Launch(candidate_ms=(1.0,), incumbent_ms=(2.0,))
+SAMPLES = Samples(evaluator="cpu", device="", launches=(LAUNCH,), seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"nonsense\n", b"[" * 100_000, b"{}\n", b'["Verdict"]\n', b"null\n", b"\xff\n"),
+        *(b'{"refused": ["PASS", "kept"]}\n', b'{"refused": ["ROOT", ""]}\n', b'{"refused": 7}\n'),
+        encode_answer(fakes.DEVICE),
+        forged(samples=None),
+        forged(kernel="another.py"),
+        forged(reason="x" * 100_000),
+        *(forged(conditions=replace(TIMED.conditions, **{one: "x"})) for one in ("chip", "seal", "problem")),
+        forged(samples=replace(SAMPLES, launches=())),
+        *(
+            forged(samples=replace(SAMPLES, launches=(replace(LAUNCH, candidate_ms=times),)))
+            for times in ((), (0.0,), (-1.0,), (float("nan"),), (float("inf"),))
+        ),
+        forged(samples=replace(SAMPLES, launches=(replace(LAUNCH, incumbent_ms=()),))),
+        forged(samples=replace(SAMPLES, launches=(LAUNCH,) * 10_001)),
+    ],
+)
+def test_what_is_no_answer_is_none(said: bytes) -> None:
+    with cluster(timing(one=1.0), measures="cpu") as made:
+        made.ray.behave["one"] = lambda _line: said
+        with pytest.raises(Refusal, match="ended 3 times without a verdict"):
+            made.time(TIMED).result(60)
+
+
+def test_what_a_node_says_of_its_timings_counts_for_nothing(tmp_path: Path) -> None:
+    stage = fakes.stage(tmp_path / "repository")
+
+    def lies(line: bytes) -> bytes:
+        said = fakes.answer(decode_request(line))
+        if isinstance(said, Verdict) and said.paired:
+            said = replace(said, paired=replace(said.paired, answer="faster", speedup=9.0))
+        return encode_answer(said)
+
+    with cluster(timing(one=1.0, two=1.0), measures="cpu") as made:
+        made.ray.behave.update(one=lies, two=lies)
+        _, row = fakes.timed_rows(stage.root, made, SLOWER)
+    assert (row.decision, row.status) == ("reverted", "NOT_BETTER")
 
 
 def test_values_that_a_node_refuses_are_not_checked_here_again(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from tests.search.nodes import driver, kill, nodes
 pytestmark = [needs("optuna", "ray"), pytest.mark.slow]  # four processes of Ray's for each node
 
 
+SEARCH = "fakes.search(root, budget=16, cluster=made)"
+
+
 def ended(stage: Stage) -> tuple[list[tuple[str, ...]], str]:
     return [(row.note, row.status, row.median_ms, row.decision) for row in stage.rows()], stage.read()
 
@@ -43,15 +46,32 @@ def test_three_nodes_and_what_is_killed(tmp_path: Path) -> None:
     folder.mkdir()
     with nodes(folder, 3, FAKE_NODE_SECONDS="0.4") as (address, three):
         for rows in (3, 6):
-            process = driver(stage.root, address, folder, lanes=3, budget=16)
+            process = driver(stage.root, address, folder, lanes=3, does=SEARCH)
             wait_for(stage, rows, process)
             process.send_signal(signal.SIGKILL)
             process.communicate()
-        process = driver(stage.root, address, folder, lanes=3, budget=16)
+        process = driver(stage.root, address, folder, lanes=3, does=SEARCH)
         wait_for(stage, 9, process)
         kill(three[0])
         said, _ = process.communicate()
         assert process.returncode == 0, said
     assert ended(stage) == ended(alone)
     assert len({row.kernel_blob for row in stage.rows()}) == len(stage.rows())
+    assert log.verify(stage.root) == ()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lies", [(), (10.0,)])
+def test_what_a_node_measured_is_measured_by_another_before_it_is_kept(tmp_path: Path, lies: tuple[float, ...]) -> None:
+    """Slower it is; a node of the two calls it ten times faster."""
+    stage, folder = fakes.stage(tmp_path / "stage"), tmp_path / "cluster"
+    folder.mkdir()
+    faster, slower = (fakes.KERNEL.replace("BKV = 64", f"BKV = {value}") for value in (128, 512))
+    does = f"print([row.decision for row in fakes.timed_rows(root, made, {slower!r}, {faster!r})])"
+    with nodes(folder, 2, measures="cpu", lies=lies) as (address, _):
+        process = driver(stage.root, address, folder, lanes=2, does=does, measures="cpu")
+        said, _ = process.communicate()
+    assert process.returncode == 0, said
+    assert "['baseline', 'reverted', 'kept']" in said
+    assert stage.read() == faster
     assert log.verify(stage.root) == ()
