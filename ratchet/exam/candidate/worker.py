@@ -9,7 +9,9 @@ frozen from what another worker leaves, which never calls ``kernel_fn``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +35,11 @@ from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.exporting import digest, exported, for_tpu, traced, without_locations
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
+
+# Nearly every kernel needs these. A kernel file finds them imported, however its process began.
+with contextlib.suppress(ImportError):
+    importlib.import_module("jax._src.pallas.mosaic.pallas_call_registration")
+    importlib.import_module("jax.experimental.pallas.tpu")
 
 
 def load(path: Path) -> ModuleType:

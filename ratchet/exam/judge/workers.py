@@ -30,11 +30,6 @@ NEEDED_BYTES = 256 << 20
 
 
 _DIALECTS = tuple(f"jaxlib.mlir.dialects.{name}" for name in ("arith", "builtin", "math", "mhlo", "scf", "vector"))
-_PALLAS = (
-    "jax.experimental.pallas",
-    "jax.experimental.pallas.tpu",
-    "jax._src.pallas.mosaic.pallas_call_registration",
-)
 JUDGE = warm.Kind(
     name="judge",
     modules=(asking.WORKER, compiling.WORKER, freezing.WORKER, schedule.WORKER),
@@ -42,7 +37,7 @@ JUDGE = warm.Kind(
     allocator=True,
 )
 """The judge's own children."""
-AUTHOR = warm.Kind(name="author", modules=(tracer.WORKER,), also=(*_DIALECTS, *_PALLAS))
+AUTHOR = warm.Kind(name="author", modules=(tracer.WORKER,), also=_DIALECTS)
 """Those that run an author's code. They are forked of another process, and keep the system's allocator."""
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from ratchet.exam.problem import problem
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 from tests.exam.judge.programs import examined
+from tests.imports import HERE
 from tests.kernels import ATTENTION, edited
 from tests.refusals import refused
 
@@ -62,6 +65,12 @@ def test_what_happens_at_import_and_while_tracing(edits, status, said):
         assert found.status is status
     assert found.status.exit_code < 40
     assert said in found.message
+
+
+def test_a_kernel_file_finds_the_compilers_modules_imported_in_a_process_of_its_own():
+    """As in a fork of one that has traced kernels: what a file may reach must not hang on how its process began."""
+    found = f"import sys, {worker.__name__}; print('jax._src.tpu_custom_call' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", found], text=True, cwd=HERE).strip() == "True"
 
 
 def test_two_traces_that_differ_are_non_deterministic():
