@@ -36,9 +36,9 @@ class Loaded(Translations):
         """Prepare for ``check`` in the background."""
         hazards.begin(self)
 
-    def check(self, inputs: Sequence[np.ndarray], *, seed: int = SCATTERED) -> RunResult:
+    def check(self, inputs: Sequence[np.ndarray], *, seed: int = SCATTERED, at_once: bool = False) -> RunResult:
         """Execute the program, and again with what must not matter changed (see ``hazards.check``)."""
-        return hazards.check(self, inputs, seed=seed)
+        return hazards.check(self, inputs, seed=seed, at_once=at_once)
 
 
 def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:

@@ -87,9 +87,9 @@ def digests(*places: int) -> tuple[np.ndarray, ...]:
     return (made,)
 
 
-def checked(program: Program) -> tuple[Any, RunResult]:
+def checked(program: Program, *, at_once: bool = False) -> tuple[Any, RunResult]:
     """The one finding, or none; and all that came of it."""
-    done = check(program, INPUTS, seed=5)
+    done = check(program, INPUTS, seed=5, at_once=at_once)
     assert done.seconds == len(program.runs)
     return (*done.findings, None)[0], done
 
@@ -109,6 +109,26 @@ def test_a_sound_program_is_run_again_with_other_memory_and_order_where_steps_ar
     assert finding is None
     assert (done.outputs[1] == OUTPUT).all()
     assert program.runs == [({}, PLAIN), ({"fill": 3}, PLAIN), *more]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("semantics", "more"), [("arbitrary", {}), ("parallel", {"seed": 5})])
+def test_memory_and_order_are_changed_at_once_where_that_is_asked_for(semantics, more, late):
+    program = Program(lambda changed, options: 0, kernels=[kernel(semantics)], late=late)
+    assert checked(program, at_once=True)[0] is None
+    assert [changed for changed, _ in program.runs] == [{}, {"fill": 3} | more]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_differs_only_with_memory_and_order_at_once_is_found(again):
+    program = Program(lambda *_: 0, kernels=[kernel("parallel")])
+
+    def gives(changed, options):
+        differs = changed.keys() >= {"fill", "seed"} and (again or len(program.runs) == 2)
+        return result(1.0 * differs, digests=digests(6))
+
+    program.gives = gives
+    assert checked(program, at_once=True)[0].kind is Kind.ORDER_OF_PARALLEL_STEPS
 
 
 def test_what_the_plain_run_finds_is_enough():
@@ -165,9 +185,10 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", BROKEN)
-def test_what_makes_a_difference_is_named_with_its_place(kind, late):
+def test_what_makes_a_difference_is_named_with_its_place(kind, late, at_once):
     trigger, wanted, more, because = BROKEN[kind]
 
     def gives(changed, options):
@@ -177,7 +198,7 @@ def test_what_makes_a_difference_is_named_with_its_place(kind, late):
         return result(off, digests=digests(2 if differs else 6) if "digests" in options else ())
 
     program = Program(gives, **{"kernels": [kernel()], "late": late, **more})
-    (found,) = check(program, INPUTS, seed=5).findings
+    (found,) = check(program, INPUTS, seed=5, at_once=at_once).findings
     assert (found.kind, found.operation, found.grid_step) == (kind, "vector.load", (1, 0))
     assert found.location == "kernel.py:7"
     assert found.message.startswith("kernel k: output 1 depends on ")
