@@ -38,7 +38,7 @@ def walking(x_ref, o_ref):
 
 def between(x):
     """A kernel between operations of XLA's own."""
-    return jnp.cumsum(blocked(walking)(jnp.sort(x, axis=0)), axis=0) * 2
+    return jnp.tanh(blocked(walking)(x - jnp.max(x, axis=0)).T)
 
 
 @pytest.fixture
