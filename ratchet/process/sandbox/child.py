@@ -44,9 +44,10 @@ SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin"),
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/ssl/openssl.cnf"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
-    "/proc",
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/cmdline"),
+    *("/proc/filesystems", "/proc/sys/vm/overcommit_memory"),
 )
-"""What a Python with its libraries reads of the system: where there are namespaces, ``/proc`` is of its own alone."""
+"""What a Python with its libraries reads of the system: of processes, itself alone."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 NAMES = ("namespaces", "landlock", "seccomp")

@@ -31,6 +31,20 @@ def read(path: Path) -> str:
     return path.read_text()
 
 
+def names(folder: Path) -> str:
+    return " ".join(os.listdir(folder))
+
+
+def leads(link: Path) -> str:
+    return os.readlink(link)
+
+
+def own(_: Path) -> str:
+    """What it may know of itself."""
+    here = Path("/proc/self")
+    return f"{(here / 'comm').read_text()} {len((here / 'maps').read_text())} {len(os.listdir(here / 'fd'))}"
+
+
 def write(path: Path) -> str:
     path.write_text("forged")
     return "wrote"

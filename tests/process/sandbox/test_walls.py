@@ -109,6 +109,19 @@ def test_files_outside_are_out_of_reach_on_every_thread(start, tmp_path, names):
 
 
 @needs("landlock")
+@pytest.mark.parametrize("what", ["environ", "cmdline", "maps", "mem", "status", "stat", "task", "fd", "cwd", "root"])
+@pytest.mark.parametrize("names", [JAILED.names, ("landlock",)], ids=["all walls", "landlock alone"])
+def test_nothing_is_read_of_another_process(refused, names, what):
+    """The judge, by its number; in namespaces that of whoever made them."""
+    child, attack = refused(names), {"task": "names", "fd": "names", "cwd": "leads", "root": "leads"}.get(what, "read")
+    for process in (os.getpid(), os.getppid(), 1):
+        said = answer(child, attack, f"/proc/{process}/{what}")
+        assert said.startswith((DENIED, "FileNotFoundError")), said
+    assert answer(child, "names", "/proc").startswith(DENIED)
+    assert not answer(child, "own").startswith((DENIED, "FileNotFoundError"))
+
+
+@needs("landlock")
 @pytest.mark.parametrize("attack", ["fifo", "link"])
 def test_only_regular_files_and_folders_are_made(refused, attack):
     child = refused(JAILED.names)
