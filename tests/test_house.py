@@ -131,7 +131,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.tune.shortlist",  # imports a function of the user's, in the user's own process
         "ratchet.commands.options",  # imports the command that is asked for
         "ratchet.process.boot.sources",  # compiles the judge's own modules, and runs them
-        "ratchet.process.sandbox.launcher",  # runs a child's own module
+        "ratchet.process.sandbox.inside",  # runs a child's own module
         "ratchet.process.sandbox.forking",  # imports those of the judge's children
         "ratchet.process.boot.start",  # runs the two of them that serve the others, and one beside
     }

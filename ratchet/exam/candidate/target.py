@@ -27,8 +27,8 @@ from ratchet.exam.candidate import configuration, tracer
 from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, work_tree
 from ratchet.exam.problem import problem
 from ratchet.process import paths
-from ratchet.process.boot import children
 from ratchet.process.boot.installed import sources_of
+from ratchet.process.sandbox import interpreter as interpreters
 from ratchet.process.sandbox.child import Child, Limits, packages
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import ArraySpec, Artefact
@@ -245,7 +245,7 @@ def export(
     if files is None:
         others = () if generator is None or generator.source != target.source else (generator,)
         files = closure(target, *others)
-    interpreter = children.find_interpreter(python) if python else None
+    interpreter = interpreters.find(python) if python else None
     request = {
         "target": [target.module, target.attribute],
         "generator": [generator.module, generator.attribute] if generator else None,

@@ -1,6 +1,6 @@
 """How a child's Python starts: with the judge's modules from sources that were read once, and few variables.
 
-It is the judge's own Python, or another one, which is asked where its packages are. Standard library only.
+It is the judge's own Python, or another one that it becomes (``sandbox/interpreter.py``). Standard library only.
 """
 
 from __future__ import annotations
@@ -11,35 +11,24 @@ import marshal
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
-from ratchet.process import key
 from ratchet.process.boot import bytecode, sources
 from ratchet.process.boot.home import PACKAGE_ROOT
-from ratchet.process.sandbox import landlock
 from ratchet.values.status import Refusal, Status
 
 LAUNCHER = "ratchet.process.sandbox.launcher"
 """Whose ``main`` a new Python runs."""
+_INSIDE = "ratchet.process.sandbox.inside"
 
 OBJECTS = 50_000
 """That a process makes before Python looks for garbage among them: most are modules, or programs that are traced, and
 stay. By default it is 700."""
-
-_OLDEST = (3, 11)
-"""What runs the jail's own modules."""
-_SECONDS = 60
-_QUESTION = """
-import json, sys
-print(json.dumps({"version": sys.version_info[:2], "path": [p for p in sys.path if p], "prefix": sys.prefix,
-                  "base": sys.base_prefix, "executable": sys.executable}))
-"""
 
 _NO_CHANGE = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -83,6 +72,10 @@ class Interpreter:
     """Its ``sys.path``, the folder of the caller left out."""
     readable: tuple[str, ...]
     """Folders that it needs besides: where it is installed."""
+    programs: tuple[str, ...]
+    """All that is executed to run it."""
+    asks: str = ""
+    """Runs this text alone, with what its site has: no module of the judge's."""
 
 
 def outside(python: str, root: Path) -> str:
@@ -109,59 +102,19 @@ def outside(python: str, root: Path) -> str:
     return found
 
 
-def find_interpreter(python: str | Path) -> Interpreter:
-    """The interpreter at a path or of a name on the PATH. Runs it, where it can write nothing and not read the key.
-
-    Raises:
-      Refusal: ``NOT_FOUND`` where it cannot be run, ``USAGE`` where it is older than Python 3.11.
-    """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))}
-    try:
-        done = subprocess.run(
-            [str(python), "-P", "-s", "-c", _QUESTION],
-            capture_output=True,
-            check=True,
-            cwd="/",
-            env=environment,
-            timeout=_SECONDS,
-            preexec_fn=partial(landlock.confine, (), _key_folder()),
-        )
-        answer = json.loads(done.stdout)
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        message = f"{python} is no Python {'.'.join(map(str, _OLDEST))} or newer: {''.join(said):.200}"
-        raise Refusal(Status.USAGE, message) from None
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise Refusal(Status.NOT_FOUND, f"{python} cannot be run as a Python: {error}") from None
-    if tuple(answer["version"]) < _OLDEST:
-        got, wanted = ".".join(map(str, answer["version"])), ".".join(map(str, _OLDEST))
-        raise Refusal(Status.USAGE, f"{python} is Python {got}, wanted {wanted} or newer")
-    real = os.path.realpath(answer["executable"])
-    folders = (answer["prefix"], answer["base"], str(Path(real).parent.parent), *answer["path"])
-    return Interpreter(
-        executable=answer["executable"],
-        path=tuple(answer["path"]),
-        readable=tuple(dict.fromkeys((*folders, *map(os.path.realpath, folders)))),
-    )
-
-
-def _key_folder() -> Path | None:
-    try:
-        return key.path().parent
-    except key.NoKey:
-        return None
-
-
-def command(control: int, interpreter: Interpreter | None = None, *, main: str = LAUNCHER) -> list[str]:
-    """Starts a module's ``main``, which takes its orders from the descriptor ``control``. It inherits that of ``code``.
-
-    ``interpreter``: another Python than this one.
-    """
-    arguments = [str(code(interpreter)), str(control), main]
+def command(control: int, *, main: str = LAUNCHER) -> list[str]:
+    """Starts a module's ``main``, which takes its orders from the descriptor ``control``. Inherits that of ``code``."""
     # Not -I, which would leave out PYTHONHASHSEED: every variable is the judge's.
-    if interpreter:
-        return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _FOREIGN_BOOT, *arguments]
-    return [sys.executable, "-s", "-S", "-P", "-B", *bytecode.flags(), "-c", _BOOT, *arguments]
+    flags = ("-s", "-S", "-P", "-B", *bytecode.flags())
+    return [sys.executable, *flags, "-c", _BOOT, str(code()), str(control), main]
+
+
+def becomes(interpreter: Interpreter, module: str) -> list[str]:
+    """What another Python is started with, to run a module behind walls. It inherits the descriptor of ``code``."""
+    if interpreter.asks:
+        return [interpreter.executable, "-s", "-P", "-B", "-c", interpreter.asks]
+    arguments = [str(code(interpreter)), "-1", _INSIDE, json.dumps(interpreter.path), module]
+    return [interpreter.executable, "-s", "-S", "-P", "-B", "-c", _FOREIGN_BOOT, *arguments]
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

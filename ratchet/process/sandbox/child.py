@@ -26,6 +26,7 @@ from pathlib import Path
 from ratchet.process.boot import bytecode, children, sources
 from ratchet.process.boot.children import Interpreter, packages
 from ratchet.process.boot.home import PACKAGE_ROOT
+from ratchet.process.sandbox import landlock
 from ratchet.process.sandbox.folder import Folder
 from ratchet.process.sandbox.warm import Forked, Warm
 
@@ -44,10 +45,10 @@ SYSTEM = (
     *("/usr", "/lib", "/lib64", "/bin"),
     *("/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/ssl/openssl.cnf"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"),
-    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/cmdline"),
+    *(landlock.OWN, "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/cmdline"),
     *("/proc/filesystems", "/proc/sys/vm/overcommit_memory"),
 )
-"""What a Python with its libraries reads of the system: of processes, itself alone."""
+"""What a Python with its libraries reads of the system: of processes, itself. In namespaces of its own it has /proc."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 NAMES = ("namespaces", "landlock", "seccomp")
@@ -154,17 +155,16 @@ class Child:
         if warm is not None and warm.alive:
             with contextlib.suppress(OSError):
                 return warm.fork(environment=variables, control=control, output=self._output.fileno())
-        if self._interpreter is None:
-            bytecode.fill(packages())
+        bytecode.fill(packages())
         return subprocess.Popen(
-            children.command(control, self._interpreter),
+            children.command(control),
             cwd="/",
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
             start_new_session=True,
-            pass_fds=(children.code(self._interpreter), control),
+            pass_fds=(children.code(), control, *([children.code(self._interpreter)] if self._interpreter else ())),
         )
 
     def _wanted(self, module: str) -> dict[str, object]:
@@ -189,6 +189,8 @@ class Child:
             "folder_files": self.walls.folder_files,
             "readable": readable,
             "packages": installed,
+            "becomes": children.becomes(other, module) if other else [],
+            "programs": other.programs if other else (),
         }
 
     @property

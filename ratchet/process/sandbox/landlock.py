@@ -27,13 +27,14 @@ _OF_VERSION = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
 _READ = _READ_FILE | _READ_DIR
 _WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
 """Regular files and folders: no links, pipes, sockets or devices, and nothing is executed."""
-_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
 _EXECUTE = 1 << 0
+_OF_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
 _NO_WRITE = _EXECUTE | _READ_FILE | _READ_DIR | _IOCTL_DEV
 """Rights that change no file."""
 _FILE_BYTES = 1 << 30
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 """What a program of the user's may write anywhere: the size of a file, and devices."""
+OWN = "/proc/self"
 _NO_TCP, _TCP_VERSION = 0b11, 4
 _SCOPED, _SCOPE_VERSION = 0b11, 6
 """No abstract Unix sockets, and no signals, to processes outside."""
@@ -56,10 +57,11 @@ def version() -> int:
         return 0
 
 
-def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
+def restrict(*, readable: Iterable[str], writable: Iterable[str], programs: Iterable[str] = ()) -> bool:
     """Confine the calling thread, and what it starts, to these files and folders; False where there is no Landlock.
 
-    Paths that do not exist are left out. The thread has to have given up new privileges.
+    ``programs`` are files that it may execute. Paths that do not exist are left out. The thread has to have given up
+    new privileges.
     """
     have = version()
     if not have:
@@ -68,6 +70,7 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str]) -> bool:
     attributes = _Ruleset(handled, _NO_TCP if have >= _TCP_VERSION else 0, _SCOPED if have >= _SCOPE_VERSION else 0)
     size = 24 if have >= _SCOPE_VERSION else 16 if have >= _TCP_VERSION else 8
     paths = [*((path, _READ & handled) for path in readable), *((path, _WRITE & handled) for path in writable)]
+    paths += ((path, _EXECUTE | _READ_FILE) for path in programs)
     _enforce(attributes, size, paths)
     return True
 
@@ -122,4 +125,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     if not S_ISDIR(os.fstat(parent).st_mode):
         rights &= _OF_FILES
     syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(_PathBeneath(rights, parent)), 0)
-    os.close(parent)
+    if path == OWN:  # the system makes such a folder anew once nobody holds it, and no rule is for the new one
+        os.set_inheritable(parent, True)
+    else:
+        os.close(parent)

@@ -3,7 +3,7 @@
 Three processes. The outer one stays outside the walls: when the judge lets go of the control socket, or the module's
 process ends, it kills whatever is left and waits until it is gone. The middle one is the first process of the
 namespaces, so that the kernel ends everything in them with it. The inner one is alone, with one thread, when it gives
-up its rights; only then does it import the module.
+up its rights; only then does it import the module, or become another Python that does.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import contextlib
 import json
 import os
 import resource
-import runpy
 import select
 import signal
 import socket
 import sys
-import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ratchet.process.sandbox import landlock, namespaces, seccomp, system
+from ratchet.process.sandbox.inside import run
 
 FILE_BYTES = 1 << 30
 PROCESSES = 4096
@@ -57,21 +56,7 @@ def main(control: int) -> None:
     except BaseException as error:
         print(f"the jail cannot be built: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(BROKEN)
-    _run(asked["module"])
-
-
-def _run(module: str) -> NoReturn:
-    """Run a module as a program and end at once: threads of its libraries can make Python wait for them for ever."""
-    code = 0
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as ending:
-        code = ending.code if isinstance(ending.code, int) else bool(ending.code)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stderr.flush()
-    os._exit(code)
+    run(asked["module"])
 
 
 def _alone() -> None:
@@ -93,13 +78,19 @@ def _inner(judge: socket.socket, asked: dict[str, Any], wanted: set[str], built:
         resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
         system.drop_capabilities()
     writable = [asked["directory"], "/dev/null"]
-    if "landlock" in wanted and landlock.restrict(readable=asked["readable"], writable=writable):
+    becomes, programs = asked["becomes"], asked["programs"]
+    readable = asked["readable"]
+    if "namespaces" in built:  # of its own processes alone
+        readable = ["/proc", *(one for one in readable if one != landlock.OWN)]
+    if "landlock" in wanted and landlock.restrict(readable=readable, writable=writable, programs=programs):
         built.add("landlock")
-    if "seccomp" in wanted and seccomp.refuse(processes=asked["processes"]):
+    if "seccomp" in wanted and seccomp.refuse(processes=asked["processes"], becomes=bool(becomes)):
         built.add("seccomp")
     socket.send_fds(judge, [json.dumps(sorted(built)).encode()], [folder])
     judge.close()
     os.close(folder)
+    if becomes:
+        os.execv(becomes[0], becomes)
     sys.path += asked["packages"]
 
 

@@ -16,7 +16,7 @@ _AUDIT_ARCH_X86_64 = 0xC000003E  # include/uapi/linux/audit.h
 _X32 = 0x40000000
 _LOAD, _EQUAL, _ABOVE, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # include/uapi/linux/bpf_common.h
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
-_CLONE, _CLONE3, _KILL_CALL, _TGKILL = 56, 435, 62, 234
+_CLONE, _CLONE3, _KILL_CALL, _TGKILL, _EXECVE = 56, 435, 62, 234, 59
 _CLONE_THREAD = 0x00010000
 
 NETWORK = (41, 42, 43, 49, 50, 288)
@@ -35,15 +35,15 @@ PROCESSES = (57, 58, 59, 322)
 """fork, vfork, execve, execveat."""
 
 
-def refuse(*, processes: bool) -> bool:
+def refuse(*, processes: bool, becomes: bool = False) -> bool:
     """Install the filter in the calling thread; False where the kernel or the architecture has none.
 
     Refused are the network, other processes, mounts, the kernel's own interfaces and what outlives a process, and,
-    unless ``processes``, every new process and every program: threads stay.
+    unless ``processes``, every new process and every program: threads stay. ``becomes``: it may become another one.
     """
     if os.uname().machine != "x86_64":
         return False
-    code = _filter(processes=processes, own=os.getpid())
+    code = _filter(processes=processes, becomes=becomes, own=os.getpid())
     program = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(program)))
     try:
@@ -53,8 +53,9 @@ def refuse(*, processes: bool) -> bool:
     return True
 
 
-def _filter(*, processes: bool, own: int) -> bytes:
-    denied = (*NETWORK, *OTHERS, *MOUNTS, *KERNEL, *SHARED, *SESSIONS, *(() if processes else PROCESSES))
+def _filter(*, processes: bool, becomes: bool, own: int) -> bytes:
+    new = set() if processes else {*PROCESSES} - ({_EXECVE} if becomes else set())
+    denied = (*NETWORK, *OTHERS, *MOUNTS, *KERNEL, *SHARED, *SESSIONS, *new)
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _AUDIT_ARCH_X86_64),

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -11,11 +12,12 @@ from jaxlib.mlir.dialects import stablehlo
 from ratchet.exam.candidate import target
 from ratchet.exam.candidate.target_worker import in_stablehlo
 from ratchet.process import key
-from ratchet.process.boot import children
-from ratchet.process.sandbox import landlock
+from ratchet.process.sandbox import interpreter
+from ratchet.process.sandbox.child import NAMES
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
+from tests.walls import lacking
 
 HELPER = """
 def scaled(x_ref, o_ref, *, scale):
@@ -144,7 +146,7 @@ def test_a_program_of_a_newer_jax_is_written_in_the_stablehlo_that_the_judge_rea
 
 
 def test_an_interpreter_says_where_its_packages_are():
-    here = children.find_interpreter(sys.executable)
+    here = interpreter.find(sys.executable)
     assert any(path.endswith("site-packages") for path in here.path)
     assert "" not in here.path
 
@@ -152,7 +154,7 @@ def test_an_interpreter_says_where_its_packages_are():
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
 def test_what_is_no_python_is_refused(python):
     with refused(Status.NOT_FOUND, python):
-        children.find_interpreter(python)
+        interpreter.find(python)
 
 
 def test_a_file_is_the_module_of_its_outermost_package(source):
@@ -239,19 +241,42 @@ def test_what_is_wrong_with_a_case_is_said(tmp_path, text, said):
         target.cases(file)
 
 
-def test_an_interpreter_is_asked_where_it_can_write_nothing_and_not_read_the_key(tmp_path, monkeypatch):
-    if not landlock.version():
-        pytest.skip("this kernel has no Landlock")
+HOSTILE = """
+import os, socket, subprocess, sys
+def tried(what):
+    try: return what() and "done"
+    except OSError as error: return type(error).__name__
+tries = [lambda: open({key!r}).read(), lambda: open({new!r}, "w"), lambda: open("/etc/passwd").read(), os.fork,
+         lambda: subprocess.run(["/bin/true"]), lambda: os.execv("/bin/true", ["true"]), lambda: os.listdir("/"),
+         lambda: socket.create_connection(("127.0.0.1", 1)), lambda: socket.socket(socket.AF_UNIX)]
+sys.exit(" ".join(map(tried, tries)))
+"""
+
+
+def test_an_interpreter_is_asked_and_run_behind_all_walls(tmp_path, monkeypatch):
+    if lacking(*NAMES):
+        pytest.skip(lacking(*NAMES))
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "key").write_text("secret")
-    (tmp_path / "other").write_text("can be read")
-    monkeypatch.setattr(key, "path", lambda: tmp_path / "keys" / "key")
-    python = tmp_path / "python"
-    tries = [f"cat {tmp_path}/keys/key", f"touch {tmp_path}/new", f"cat {tmp_path}/other", "exit 3"]
-    python.write_text("#!/bin/sh\n(" + "; ".join(tries) + ") 2>/dev/null | tr '\\n' ' ' >&2; exit 3\n")
-    python.chmod(0o755)
+    hostile = HOSTILE.format(key=str(tmp_path / "keys" / "key"), new=str(tmp_path / "new"))
+    monkeypatch.setattr(interpreter, "_QUESTION", hostile)
     with pytest.raises(Refusal) as caught:
-        children.find_interpreter(python)
-    assert "can be read" in caught.value.message
-    assert "secret" not in caught.value.message
+        interpreter.find(sys.executable)
+    assert caught.value.message.rpartition(": ")[2].split() == ["PermissionError"] * 9
     assert not (tmp_path / "new").exists()
+
+
+def test_a_script_is_no_interpreter(tmp_path):
+    """It would start what it likes, before any wall of a Python's."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexec {sys.executable} $@\n")
+    python.chmod(0o755)
+    with refused(Status.NOT_FOUND, "is a script"):
+        interpreter.find(python)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_interpreter_that_has_to_read_the_folder_of_the_key_is_refused(monkeypatch):
+    monkeypatch.setattr(key, "path", lambda: Path(sys.prefix, "home", "key"))
+    with refused(Status.USAGE, "this tool's key"):
+        interpreter.find(sys.executable)

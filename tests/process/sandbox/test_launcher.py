@@ -384,7 +384,7 @@ def test_the_modules_that_a_child_is_given_cannot_be_changed():
 
 
 def test_another_python_is_given_sources_of_what_it_needs():
-    other = children.code(Interpreter(executable="python", path=(), readable=()))
+    other = children.code(Interpreter(executable="python", path=(), readable=(), programs=()))
     data = os.pread(other, os.fstat(other).st_size, 0)
     modules = marshal.loads(data)
     assert {
