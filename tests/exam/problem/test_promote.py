@@ -31,6 +31,14 @@ def test_casts_and_products_are_widened():
     np.testing.assert_allclose(got, wanted / wanted.sum(1, keepdims=True), rtol=1e-12)
 
 
+def test_a_cast_to_what_has_no_infinity_stops_at_its_largest():
+    x = jnp.asarray([0.7, 5.5, 7.0, -900.0], jnp.float32)
+    (got,) = exact(lambda x: (x * x * jnp.sign(x)).astype(jnp.float4_e2m1fn), x)
+    np.testing.assert_allclose(got, [0.49, 6.0, 6.0, -6.0], rtol=1e-6)
+    (wide,) = exact(lambda x: x.astype(jnp.float8_e5m2), x)
+    np.testing.assert_allclose(wide, x, rtol=1e-12)
+
+
 def test_loops_and_branches_are_widened():
     def function(x):
         total, squares = jax.lax.scan(lambda c, v: (c + v, (v * v).astype(jnp.bfloat16)), jnp.float32(0), x)

@@ -34,6 +34,9 @@ from ratchet.exam.problem.rounding.value import (
 
 RULES = Rules()
 
+SATURATING = {jnp.dtype(jnp.float4_e2m1fn): float(jnp.finfo(jnp.float4_e2m1fn).max)}
+"""Dtypes without an infinity and a NaN, and what XLA's conversion gives for all that is larger than their largest."""
+
 FAR = 4.0
 """Losses that an element is off now and then: of a normal distribution one in sixteen thousand."""
 MOST_SPREAD = 40.0
@@ -64,6 +67,8 @@ def _convert(node: Node, inputs: list[Value]) -> Value:
     if is_float(x.v.dtype):
         if not is_float(out.dtype):
             return _jump(node, inputs)
+        most = SATURATING.get(node.equation.outvars[0].aval.dtype)
+        out = out if most is None else jnp.clip(out, -most, most)
         narrower = node.eps > eps_of(node.equation.invars[0].aval.dtype)
         return replace(
             x, v=out, eps=max(x.eps, node.eps), exact=x.exact and not narrower, whole=x.whole and not narrower
