@@ -173,7 +173,7 @@ class Version:
             status=explanation.status,
             reason=explanation.reason,
             compiled=True,
-            vmem=explanation.fullest,
+            vmem=None if explanation.status is Status.NOT_MODELLED else explanation.fullest,
         )
 
 

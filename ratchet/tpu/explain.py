@@ -95,7 +95,9 @@ def explain_artefact(
         "savings": savings(vmem[0]) if vmem and vmem[0].is_kernel else (),
     }
     if not modelled:
-        return Explanation(status=Status.PASS, reason="", **known)
+        sparse = ", ".join(tokens.name(op.name)[:60] for op in hlo.ops.values() if op.is_of_sparse_cores)
+        reason = f"{sparse}: what the SparseCores' kernels need of their memories is not known" if sparse else ""
+        return Explanation(status=Status.NOT_MODELLED if sparse else Status.PASS, reason=reason, **known)
     try:
         timeline = latency.step(program, chip, Mesh(), steering(program) if steering is not None else {})[0]
     except Refusal as refusal:

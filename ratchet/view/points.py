@@ -63,7 +63,8 @@ def _summary(fits: Sequence[Fit], chip: str, *, every: bool) -> list[str]:
     if best[_FITS:]:
         lines.append(f"{chip}: and {len(best) - _FITS} more that are below no other point that fits")
     if not best:
-        lines.append(f"{chip}: no point fits")
+        known = "is known to fit" if any(fit.fits is None for fit in fits) else "fits"
+        lines.append(f"{chip}: no point {known}")
     compiled = sum(fit.compiled for fit in fits)
     if every:
         against = broken(fits)

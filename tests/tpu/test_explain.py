@@ -210,6 +210,11 @@ def test_a_program_with_work_of_the_sparse_cores_has_no_price(chip):
     assert "modelled are 2 of 3 operations" in explained.reason
     assert (explained.timeline, explained.band, explained.ops) == (None, None, ())
     assert "not modelled, NOT_MODELLED" in explain_text(explained)
+    assert not explained.fullest, "nothing is said of a memory that is not known"
+    unmodelled = ratchet.explain(program, chip=chip, modelled=False)
+    assert unmodelled.status is Status.NOT_MODELLED
+    assert "body" in unmodelled.reason
+    assert not unmodelled.fullest
     with refused(Status.NOT_MODELLED, "the SparseCores"):
         ratchet.model(ratchet.compile(program, chip=chip))
 

@@ -47,6 +47,7 @@ _MESSAGES: dict[str, str] = {
 KERNEL = "tpu_custom_call"
 """Target of the custom call that is a Mosaic kernel."""
 
+_SPARSE_CORE = "DEVICE_TYPE_SPARSECORE"
 HOST_OPCODES = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done"})
 _HOST_TARGETS = ("callback", "Callback", "host_compute", "xla_ffi")
 
@@ -107,6 +108,11 @@ class HloOp:
     def is_kernel(self) -> bool:
         """Whether this is a Mosaic kernel."""
         return self.opcode == "custom-call" and self.target == KERNEL
+
+    @property
+    def is_of_sparse_cores(self) -> bool:
+        """Whether this is a kernel of the SparseCores."""
+        return self.is_kernel and self.config.get("device_type") == _SPARSE_CORE
 
     @property
     def calls_host(self) -> bool:

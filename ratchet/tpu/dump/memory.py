@@ -107,6 +107,8 @@ def step(program: Program) -> tuple[Footprint, str]:
 def vmem_by_op(hlo: HloModule, schedule: Path, chip: Chip) -> tuple[Vmem, ...]:
     """VMEM of every kernel and every operation that the compiler reports on: kernels first, then by what they need.
 
+    Kernels of the SparseCores have memories of their own, of which nothing is reported: they are left out.
+
     Args:
         hlo: the optimised module.
         schedule: the folder of the compiler's dumps.
@@ -115,7 +117,8 @@ def vmem_by_op(hlo: HloModule, schedule: Path, chip: Chip) -> tuple[Vmem, ...]:
     Raises:
         Refusal: ``INFRASTRUCTURE`` for a report of another form.
     """
-    reported: dict[str, tuple[VmemAllocation, ...]] = dict.fromkeys(hlo.kernels(), ())
+    own = [name for name, kernel in hlo.launches.items() if not kernel.is_of_sparse_cores]
+    reported: dict[str, tuple[VmemAllocation, ...]] = dict.fromkeys(own, ())
     for report in _reports(schedule):
         reported |= allocations_by_op(report)
     every = [_of_op(name, allocations, hlo, chip) for name, allocations in reported.items()]

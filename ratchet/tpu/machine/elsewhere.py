@@ -16,7 +16,6 @@ PREPARE = "PrepareAsyncCallStart"
 operation which they run."""
 
 _SPARSE_CORE, _HOST = "the SparseCores", "the host"
-_DEVICE_TYPE = "DEVICE_TYPE_SPARSECORE"
 _HOST_SPACE = 5
 _NO_CODE = frozenset({PREPARE, "PrepareAsyncCallDone", "AllocateBuffer", "ConcatBitcast"})
 """Custom calls that take no time of their own; the last joins the slices of a prefetch, which lie side by side."""
@@ -46,7 +45,7 @@ def elsewhere(hlo: HloModule, has_code: Callable[[str], bool]) -> list[Part]:
     for op in hlo.ops.values():
         if op.name in sparse:
             continue
-        if op.is_kernel and op.config.get("device_type") == _DEVICE_TYPE:
+        if op.is_of_sparse_cores:
             found.append(Part(op.name, _SPARSE_CORE))
         elif op.calls_host or any(array.space == _HOST_SPACE for array in op.types):
             found.append(Part(op.name, _HOST))
