@@ -13,6 +13,7 @@ import errno
 import fcntl
 import functools
 import hashlib
+import operator
 import os
 import re
 import secrets
@@ -213,33 +214,48 @@ class Root:
                 return []
             raise
 
+    def states(self, name: Name = ".", *, without: str = "") -> Iterator[tuple[str, os.stat_result]]:
+        """All that is below a folder but folders, sorted in each: the name below the root, and the state of that.
+
+        Nothing is followed, and nothing called ``without`` is looked at.
+        """
+        for inner, state in self._scanned(self.name(name)):
+            if PurePath(inner).name == without:
+                continue
+            if stat.S_ISDIR(state.st_mode):
+                yield from self.states(inner, without=without)
+            else:
+                yield inner, state
+
     def entries(self, name: Name = ".", *, without: str = "") -> Iterator[str]:
-        """All that is below a folder but folders, sorted in each, by name below the root; none called ``without``."""
-        top = self.name(name)
-        for entry in self.names(top):
-            inner = entry if top == "." else f"{top}/{entry}"
-            if entry != without:
-                yield from self.entries(inner, without=without) if self.is_folder(inner) else (inner,)
+        """The names of ``states``."""
+        return (inner for inner, _ in self.states(name, without=without))
 
     def files(self, name: Name = ".", *, without: str = "") -> Iterator[str]:
-        """The regular files of ``entries``."""
-        return (one for one in self.entries(name, without=without) if self.is_file(one))
+        """The regular files of ``states``."""
+        return (inner for inner, state in self.states(name, without=without) if stat.S_ISREG(state.st_mode))
 
     def links(self, name: Name = ".", *, levels: int = 50) -> Iterator[str]:
         """The symbolic links in a folder, and in those below it so many levels down."""
+        for inner, state in self._scanned(self.name(name)):
+            if stat.S_ISLNK(state.st_mode):
+                yield inner
+            elif stat.S_ISDIR(state.st_mode) and levels > 1:
+                yield from self.links(inner, levels=levels - 1)
+
+    def _scanned(self, folder: str) -> list[tuple[str, os.stat_result]]:
+        """What is in a folder, sorted: names below the root, and states; nothing where there is no such folder."""
+        found: list[tuple[str, os.stat_result]] = []
+        before = "" if folder == "." else f"{folder}/"
         try:
-            with self._opened(name, _FOLDER) as descriptor, os.scandir(descriptor) as entries:
-                found = [(one.name, one.is_symlink(), one.is_dir(follow_symlinks=False)) for one in entries]
+            with self._opened(folder, _FOLDER) as descriptor, os.scandir(descriptor) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        found.append((before + entry.name, entry.stat(follow_symlinks=False)))
         except OSError as error:
             if error.errno not in _NOT_THERE:
                 raise
-            return
-        for entry, is_link, is_folder in found:
-            inner = self.name(f"{self.name(name)}/{entry}")
-            if is_link:
-                yield inner
-            elif is_folder and levels > 1:
-                yield from self.links(inner, levels=levels - 1)
+        return sorted(found, key=operator.itemgetter(0))
 
     def make_folder(self, name: Name, mode: int = 0o777) -> None:
         """A folder and those above it, unless they are there."""

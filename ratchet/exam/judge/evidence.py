@@ -12,6 +12,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
@@ -109,5 +110,4 @@ def _folders(root: Root, experiment_id: str) -> list[str]:
 
 
 def _size(root: Root, folder: str) -> int:
-    states = (root.state(file) for file in root.files(folder))
-    return sum(state.st_size for state in states if state is not None)
+    return sum(state.st_size for _, state in root.states(folder) if stat.S_ISREG(state.st_mode))
