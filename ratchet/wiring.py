@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import tempfile
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ratchet.exam.candidate import contract
+from ratchet.exam.candidate.tracer import TraceRequest
 from ratchet.exam.judge import evidence as evidence_room
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.seal import protected_paths, recent_seal, seal
@@ -70,6 +73,7 @@ class RepositoryJudge:
     progress: Progress = field(default_factory=Silent)
     remember: bool = False
     """Use the verdict that the same program had before."""
+    _early: list[Workers] = field(default_factory=list, init=False)
 
     @classmethod
     def modelling(cls, root: Path, function: JudgeFunction, chip: Chip = V5E) -> RepositoryJudge:
@@ -97,6 +101,23 @@ class RepositoryJudge:
     def seal(self) -> str:
         """Digest of the files that a verdict follows from."""
         return seal(home.judge_root(self.root))
+
+    @contextlib.contextmanager
+    def tracing(self, kernel: Path) -> Iterator[None]:
+        """While the block runs: ``judge`` finds this file traced, if processes wait that were made under its seal.
+
+        The trace counts for the same bytes alone. What fails is tried again, and said, where it is needed.
+        """
+        if self.evaluator in devices.MODELS:
+            with contextlib.suppress(OSError, Refusal):
+                source = paths.read(kernel, contract.MAX_SOURCE_BYTES)
+                self._early.extend(filter(None, [Workers.waiting(self.chip)]))
+                for workers in self._early:
+                    workers.begin(TraceRequest(source=source, name=kernel.name, chip=self.chip))
+        with contextlib.ExitStack() as stack:
+            for workers in self._early:
+                stack.enter_context(workers)
+            yield
 
     def protected_paths(self) -> Collection[str]:
         """Files that may not differ from HEAD: a clone's judge. An installed one is in no repository of the user's."""
@@ -138,7 +159,9 @@ class RepositoryJudge:
             remember=self.remember,
         )
         try:
-            verdict = self.function(request, progress=self.progress)
+            early = self._early.pop() if self._early else None
+            workers = early if early and early.seal == request.conditions.seal else None
+            verdict = self.function(request, workers=workers, progress=self.progress)
             if evidence_id:
                 write_views(verdict, request, trace_of(self.root / TRACES, evidence_id))
         except (Refusal, OSError):

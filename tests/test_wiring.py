@@ -8,6 +8,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from prepare import judge
+from ratchet import wiring
 from ratchet.commands import cli, experiment, options
 from ratchet.exam.judge import audit
 from ratchet.exam.judge.steps import Silent
@@ -32,7 +33,7 @@ def test_a_judge_that_fails_unexpectedly_leaves_a_row_and_its_traceback(tmp_path
     (stage.root / ".gitignore").write_text("hlo_dumps/\nprofile_data/\n")
     stage.git("commit", "-qam", "ignore evidence")
 
-    def fails(request, *, progress=None):
+    def fails(request, *, workers=None, progress=None):
         raise ZeroDivisionError("integer modulo by zero")
 
     outcome = stage.run("baseline", judge=repository_judge(stage, fails))
@@ -67,7 +68,7 @@ def test_a_refusal_and_trouble_of_the_machine_go_through(tmp_path):
     stage = Stage.new(tmp_path / "repository")
     for error in (Refusal(Status.NO_SPACE, "full"), OSError(5, "broken")):
 
-        def fails(request, *, progress=None, error=error):
+        def fails(request, *, workers=None, progress=None, error=error):
             raise error
 
         with pytest.raises(type(error)):
@@ -99,7 +100,7 @@ def test_what_cannot_be_shown_does_not_change_what_was_recorded(tmp_path, monkey
     (stage.root / ".gitignore").write_text("hlo_dumps/\nprofile_data/\n")
     stage.git("commit", "-qam", "ignore evidence")
 
-    def judged(request, *, progress=None):
+    def judged(request, *, workers=None, progress=None):
         return verdict_of(request.kernel.read_text(), conditions=request.conditions)
 
     def fails(*_, **__):
@@ -117,6 +118,61 @@ def test_what_cannot_be_shown_does_not_change_what_was_recorded(tmp_path, monkey
     with pytest.raises(Refusal, match="'v9-model' is no evaluator; wanted one of tpu, gpu, cpu, v5e-model") as refusal:
         evaluator("v9-model")
     assert refusal.value.status is Status.USAGE
+
+
+class Waiting:
+    """Stands for the workers of processes that wait, made under a seal."""
+
+    def __init__(self, seal):
+        self.seal, self.began, self.closed = seal, [], False
+
+    def begin(self, request):
+        self.began.append(request)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.closed = True
+
+
+@pytest.mark.parametrize(("seal", "used"), [("the judge's", True), ("another", False)])
+def test_a_file_is_traced_before_it_is_judged_by_workers_of_the_same_seal(tmp_path, monkeypatch, seal, used):
+    stage, asked = Stage.new(tmp_path / "repository"), []
+
+    def judged(request, *, workers=None, progress=None):
+        asked.append(workers)
+        return verdict()
+
+    monkeypatch.setattr(wiring, "recent_seal", lambda root: "the judge's")
+    monkeypatch.setattr(wiring.Workers, "waiting", lambda chip: waiting)
+    waiting, one = Waiting(seal), repository_judge(stage, judged)
+    with one.tracing(stage.root / "kernel.py"):
+        for _ in range(2):
+            one.judge(stage.root / "kernel.py", kernel_rel="kernel.py")
+        assert not waiting.closed
+    assert waiting.closed
+    assert asked == [waiting if used else None, None]
+    (request,) = waiting.began
+    assert (request.source, request.name, request.chip) == (
+        (stage.root / "kernel.py").read_bytes(),
+        "kernel.py",
+        CHIPS["v5e"],
+    )
+
+
+def test_nothing_is_traced_before_where_there_is_no_file_no_process_or_no_model(tmp_path, monkeypatch):
+    stage, asked = Stage.new(tmp_path / "repository"), []
+    monkeypatch.setattr(wiring.Workers, "waiting", asked.append)
+    one = repository_judge(stage, None)
+    for judge_of, kernel in (
+        (one, tmp_path / "none.py"),
+        (dataclasses.replace(one, evaluator="cpu"), stage.root / "kernel.py"),
+    ):
+        with judge_of.tracing(kernel):
+            assert not asked
+    with one.tracing(stage.root / "kernel.py"):
+        assert asked == [CHIPS["v5e"]]
 
 
 def test_across_asks_for_each_chip_once_with_the_same_bytes_and_workers(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ def timed(candidate: str, incumbent: str) -> Iterator[Session]:
     with tempfile.TemporaryDirectory() as folder, Workers(V5E, compiles=False) as workers:
         for name, source in ((CANDIDATE, candidate), (INCUMBENT, incumbent)):
             wanted = tracer.TraceRequest(source=source.encode(), name="kernel.py", platform="cpu")
-            artefact = tracer.result(wanted, workers.candidate())
+            artefact = tracer.result(workers.tracing(wanted))
             if problem is None:
                 defined = tracer.definition(wanted, workers.author())
                 problem = freezing.frozen(artefact, defined, workers.freezer())

@@ -53,7 +53,8 @@ def run_command(options: argparse.Namespace, *, root: Path, function: JudgeFunct
     )
     with Progress() as progress:
         kernel, judge = _subject(root, options, function, progress, committed=True)
-        outcome = run_experiment(idea, root=root, kernel=kernel, judge=judge, wait_s=options.wait, progress=say)
+        with _traced(judge, kernel):
+            outcome = run_experiment(idea, root=root, kernel=kernel, judge=judge, wait_s=options.wait, progress=say)
     return _end(root, outcome, options, say)
 
 
@@ -61,7 +62,8 @@ def prepare_command(options: argparse.Namespace, *, root: Path, function: JudgeF
     """Judge the work tree, and leave git alone."""
     with Progress() as progress:
         kernel, judge = _subject(root, options, function, progress, committed=False)
-        outcome = judge_only(root=root, kernel=kernel, judge=judge, progress=say)
+        with _traced(judge, kernel):
+            outcome = judge_only(root=root, kernel=kernel, judge=judge, progress=say)
     return _end(root, outcome, options, say)
 
 
@@ -137,6 +139,11 @@ def _subject(
         read = from_head(root) if committed else work_tree(project.root)
         return project.root / project.editable, _judge_of(project, options, function, progress, read=read)
     return home.kernel(root, options.kernel), _judge(root, options, function, progress)
+
+
+def _traced(judge: Judge, kernel: Path) -> contextlib.AbstractContextManager[None]:
+    """While the block runs: the file is traced beside what comes before its verdict."""
+    return judge.tracing(kernel) if isinstance(judge, RepositoryJudge) else contextlib.nullcontext()
 
 
 def _judge(root: Path, options: argparse.Namespace, function: JudgeFunction, progress: Progress) -> Judge:

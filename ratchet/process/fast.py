@@ -16,7 +16,8 @@ class Fast:
     forks: bool = True
     """Children are forks of a process that has imported JAX (``sandbox/warm.py``); else each imports it."""
     standby: bool = True
-    """That process waits for the next verdict (``sandbox/standby.py``)."""
+    """That process waits for the next verdict (``sandbox/standby.py``), and traces its file while the judge looks at
+    its own files and the history (``RepositoryJudge.tracing``)."""
     allocator: bool = True
     """The judge's own children have jemalloc, where it is installed (``sandbox/warm.py``)."""
     profiles: bool = True

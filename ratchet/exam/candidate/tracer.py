@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,20 +98,43 @@ class TraceRequest:
         return json.dumps(document).encode()
 
 
-def result(request: TraceRequest, child: Child, *, again: bool = False) -> Artefact:
-    """What a worker from ``start`` makes of a kernel file. It is closed afterwards: it has run candidate code.
+@dataclass(frozen=True, kw_only=True)
+class Tracing:
+    """A worker from ``start``, which can write to its folder alone, and the file that it traces."""
+
+    request: TraceRequest
+    child: Child
+    ending: Callable[[], Ending]
+    """Waits for its answer. Raises Refusal for a file that is none of a kernel."""
+
+
+def tracing(request: TraceRequest, child: Child) -> Tracing:
+    """One that begins once its answer is waited for."""
+    return Tracing(request=request, child=child, ending=functools.partial(_sent, request, child))
+
+
+def tracing_already(request: TraceRequest, child: Child) -> Tracing:
+    """One that begins now, beside what the caller does."""
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="candidate")
+    ending = thread.submit(_sent, request, child)
+    thread.shutdown(wait=False)  # it ends with the answer, or with the child
+    return Tracing(request=request, child=child, ending=ending.result)
+
+
+def result(tracing: Tracing, *, again: bool = False) -> Artefact:
+    """What a worker makes of a kernel file. It is closed afterwards: it has run candidate code.
 
     Args:
-        request: The file, and what it is traced for.
-        child: The worker, which can write to its folder alone.
+        tracing: The worker, and its file.
         again: Leave the child for other versions of the same file. Then one may know what another did, so that what
           comes of it is good for a table and for no row.
 
     Raises:
       Refusal: with the status of whatever went wrong. Nothing of the candidate's raises through.
     """
+    request, child = tracing.request, tracing.child
     with contextlib.nullcontext() if again else child:
-        jail, ending = lost(child.missing), _answered(request, child, again=again)
+        jail, ending = lost(child.missing), _answered(tracing, again=again)
         artefact = read(child.folder, request.name, platform=request.platform)
         program = request.project.program if request.project else artefact.program
         return dataclasses.replace(artefact, program=program, jail=jail, seconds=ending.seconds)
@@ -118,16 +143,16 @@ def result(request: TraceRequest, child: Child, *, again: bool = False) -> Artef
 def definition(request: TraceRequest, child: Child) -> dict[str, bytes]:
     """The problem that a kernel file defines, by the names of its two files. Raises as ``result``; closes ``child``."""
     with child:
-        _answered(dataclasses.replace(request, freeze=True), child)
+        _answered(tracing(dataclasses.replace(request, freeze=True), child))
         return read_definition(child.folder, request.name)
 
 
-def _answered(request: TraceRequest, child: Child, *, again: bool = False) -> Ending:
-    ending = _sent(request, child)
+def _answered(tracing: Tracing, *, again: bool = False) -> Ending:
+    ending = tracing.ending()
     if not again:
-        child.end()  # from here on nothing can change what it left
+        tracing.child.end()  # from here on nothing can change what it left
     if ending.how != "answered":
-        raise ended(ending, request.name, request.limits)
+        raise ended(ending, tracing.request.name, tracing.request.limits)
     return ending
 
 
@@ -147,12 +172,12 @@ def _sent(request: TraceRequest, child: Child) -> Ending:
 
 def examine(source: bytes, name: str, *, child: Child, again: bool = False, **others: Any) -> Artefact:
     """Trace a kernel file by a worker from ``start``. ``others``: fields of ``TraceRequest``. Raises as ``result``."""
-    return result(TraceRequest(source=source, name=name, **others), child, again=again)
+    return result(tracing(TraceRequest(source=source, name=name, **others), child), again=again)
 
 
-def step(request: TraceRequest, child: Child, *, again: bool = False) -> tuple[Artefact, str]:
+def step(tracing: Tracing, *, again: bool = False) -> tuple[Artefact, str]:
     """The first step of a verdict: ``result``, with a summary."""
-    artefact = result(request, child, again=again)
+    artefact = result(tracing, again=again)
     inputs, outputs = " ".join(map(str, artefact.inputs)), " ".join(map(str, artefact.outputs))
     return artefact, f"{artefact.kernel_name}: {inputs} -> {outputs}"
 

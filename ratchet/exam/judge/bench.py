@@ -77,7 +77,7 @@ class Bench:
             project=self.request.project,
         )
         with self.workers.author() if self.freeze else contextlib.nullcontext() as author:
-            artefact, summary = tracer.step(wanted, self.workers.candidate(), again=self.workers.one_file)
+            artefact, summary = tracer.step(self.workers.tracing(wanted), again=self.workers.one_file)
             self.workers.prepare_next()
             if author is None:
                 return (artefact, None), summary

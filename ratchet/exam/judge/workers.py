@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from ratchet.exam.candidate import tracer
+from ratchet.exam.candidate.tracer import TraceRequest, Tracing
 from ratchet.exam.judge import asking, freezing, schedule
 from ratchet.exam.judge.correctness import Executed
 from ratchet.process.sandbox import warm
 from ratchet.process.sandbox.child import Child
 from ratchet.process.sandbox.folder import ScratchFolder, sweep
+from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values.status import Refusal, Status
@@ -53,7 +55,14 @@ class Workers:
     """
 
     def __init__(
-        self, chip: Chip, *, keep: bool = False, compiles: bool = True, one_file: bool = False, seal: str = ""
+        self,
+        chip: Chip,
+        *,
+        keep: bool = False,
+        compiles: bool = True,
+        one_file: bool = False,
+        seal: str = "",
+        waiting: tuple[Warm, Warm] | None = None,
     ) -> None:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if free < NEEDED_BYTES:  # a child that cannot write would look like a kernel that fails
@@ -75,15 +84,26 @@ class Workers:
         """Held by whoever asks the values child."""
         self._children: dict[str, tuple[Chip | None, Child]] = {}
         """The judge's own by their role, and the chip that they are for."""
-        self._authors = warm.process(AUTHOR, seal) if keep or seal else None
+        self.seal = seal
+        self._begun: Tracing | None = None
+        if waiting is None:
+            self._authors = warm.process(AUTHOR, seal) if keep or seal else None
+        else:
+            self._authors = waiting[0]
         self._next: Child | None = self.author()
-        self._warm = warm.process(JUDGE, seal)
+        self._warm = warm.process(JUDGE, seal) if waiting is None else waiting[1]
         if compiles:
             self.compiler_for(chip)
         if not one_file:
             _ = self.values
         if compiles:
             _ = self.machine
+
+    @classmethod
+    def waiting(cls, chip: Chip) -> Workers | None:
+        """Of processes that wait for work, whatever ``seal`` they were made under; None where there are none."""
+        seal, found = warm.waiting((AUTHOR, JUDGE))
+        return cls(chip, seal=seal, waiting=(found[0], found[1])) if found else None
 
     def folder(self, name: str) -> Path:
         """A new folder for one piece of work.
@@ -119,6 +139,19 @@ class Workers:
             return self._next
         child, self._next = self._next or self.author(), None
         return child
+
+    def begin(self, request: TraceRequest) -> None:
+        """Trace a kernel file that ``tracing`` will be asked for."""
+        self._begun = tracer.tracing_already(request, self.candidate())
+
+    def tracing(self, request: TraceRequest) -> Tracing:
+        """A candidate child for this request, or the one that traces the same already; the child is the caller's."""
+        begun, self._begun = self._begun, None
+        if begun and begun.request == request:
+            return begun
+        if begun:
+            begun.child.close()
+        return tracer.tracing(request, self.candidate())
 
     def prepare_next(self) -> None:
         """Start the next candidate child, if this set is kept."""
@@ -161,7 +194,12 @@ class Workers:
         processes = [one for one in (self._authors, self._warm) if one is not None]
         for process in processes:
             process.cancel()
-        children = [*([self._next] if self._next else []), *(child for _, child in list(self._children.values()))]
+        begun = [self._begun.child] if self._begun else []
+        children = [
+            *begun,
+            *([self._next] if self._next else []),
+            *(child for _, child in list(self._children.values())),
+        ]
         for child in children:  # each frees much memory, all at a time
             with contextlib.suppress(OSError):
                 child.let_go()

@@ -69,6 +69,16 @@ def socket_path(kind: str, shared: str, seal: str) -> Path | None:
     return private / "standby" / f"{kind}-{digest}-{seal}.sock"
 
 
+def seals(kind: str, shared: str) -> list[str]:
+    """The seals of processes that wait and are as in ``socket_path``, the one that came last first."""
+    any_seal = socket_path(kind, shared, "*")
+    with contextlib.suppress(OSError):
+        found = any_seal.parent.glob(any_seal.name) if any_seal else ()
+        by_age = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+        return [path.stem.rpartition("-")[2] for path in by_age]
+    return []
+
+
 def connected(path: Path) -> socket.socket | None:
     """A connection to the process that waits there, and forks; None where there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -203,6 +203,28 @@ def process(kind: Kind, seal: str) -> Warm | None:
     if path and not waiting:
         made.stay(path)
     return made
+
+
+def waiting(kinds: Sequence[Kind]) -> tuple[str, list[Warm]]:
+    """A process of each kind, that wait for work and were made under one seal, and that seal; none where they do not.
+
+    The seal is to be looked at before anything counts that comes of them.
+    """
+    if not (fast.ON.forks and fast.ON.standby):
+        return "", []
+    shared = [_shared(kind) for kind in kinds]
+    first, *others = (standby.seals(*both) for both in zip((kind.name for kind in kinds), shared, strict=True))
+    seal = next((one for one in first if all(one in other for other in others)), "")
+    found: list[Warm] = []
+    for kind, made_of in zip(kinds, shared, strict=True):
+        path = standby.socket_path(kind.name, made_of, seal) if seal else None
+        connection = standby.connected(path) if path else None
+        if connection is None:
+            for one in found:
+                one.close()
+            return "", []
+        found.append(Warm(kind, waiting=connection))
+    return seal, found
 
 
 def preload(packages: Iterable[str]) -> dict[str, str]:

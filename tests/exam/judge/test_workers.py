@@ -1,13 +1,17 @@
 """The judge's workers, and slots of them: as much at once as there are slots, and nothing left behind."""
 
+import copy
 import threading
 from concurrent.futures import CancelledError, as_completed
 
 import pytest
 
+from ratchet.exam.candidate import tracer
+from ratchet.exam.candidate.tracer import TraceRequest
 from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.tpu.chips import V5E
 from ratchet.values.status import Refusal, Status
+from tests.kernels import ATTENTION
 from tests.refusals import refused
 
 SECONDS = 60
@@ -118,3 +122,51 @@ def test_closed_workers_start_no_child():
         _ = workers.values
     workers.close()
     assert not workers.root.exists()
+
+
+@pytest.fixture
+def own(workers):
+    """Workers that start their candidate children as the others do."""
+    lent = [copy.copy(process) for process in (workers._authors, workers._warm)]
+    for process in lent:
+        process.close = process.cancel = lambda: None
+    with Workers(V5E, compiles=False, one_file=True, waiting=tuple(lent)) as made:
+        made.one_file = False
+        yield made
+
+
+def wanted(**changed):
+    return TraceRequest(**{"source": ATTENTION.encode(), "name": "kernel.py", **changed})
+
+
+def test_a_file_that_is_traced_already_is_not_traced_again(own):
+    own.begin(wanted())
+    begun = own._begun
+    tracing = own.tracing(wanted())
+    assert tracing is begun
+    assert tracer.result(tracing).kernel_name
+    assert own.tracing(wanted()).child is not begun.child, "it has run a kernel file"
+
+
+@pytest.mark.parametrize("changed", [{"source": b"pass"}, {"name": "other.py"}, {"platform": "cpu"}])
+def test_what_is_wanted_otherwise_is_traced_by_another_child(own, changed):
+    own.begin(wanted())
+    begun = own._begun
+    tracing = own.tracing(wanted(**changed))
+    assert tracing.request == wanted(**changed)
+    assert tracing.child is not begun.child
+    assert not begun.child.alive
+    tracing.child.close()
+
+
+def test_what_nobody_asks_for_ends_with_the_workers(own):
+    own.begin(wanted())
+    begun = own._begun
+    own.close()
+    assert not begun.child.alive
+
+
+def test_a_file_that_is_no_kernel_is_refused_where_it_is_waited_for(own):
+    own.begin(wanted(source=b"def kernel_fn(:\n"))
+    with refused(Status.SYNTAX_ERROR):
+        tracer.result(own.tracing(wanted(source=b"def kernel_fn(:\n")))

@@ -89,6 +89,21 @@ def test_the_next_that_asks_for_a_process_gets_the_one_that_waits(monkeypatch):
     assert process.poll() is None
 
 
+def test_those_that_wait_are_found_by_kinds_where_they_have_one_seal(monkeypatch):
+    monkeypatch.setattr(warm, "_shared", lambda kind: SHARED)
+    author = Kind(name="author")
+    assert warm.waiting([KIND, author]) == ("", [])
+    stayed()
+    stayed("f" * 16, "author")
+    assert warm.waiting([KIND, author]) == ("", [])
+    stayed(SEAL, "author")
+    seal, found = warm.waiting([KIND, author])
+    assert seal == SEAL
+    assert all(one.alive and one._process is None for one in found)
+    for one in found:
+        one.close()
+
+
 def test_it_outlives_an_owner_that_is_killed(folder):
     path = standby.socket_path("judge", SHARED, SEAL)
     script = f"""
