@@ -43,7 +43,8 @@ def prune(
     top = Root(root)
     ordered = [name for name in dict.fromkeys(reversed(ids)) if _is_name(name)]  # newest first
     safe = {*ordered[:1], *keep}
-    sizes = {name: sum(_size(top, one) for one in folders) for name in ordered if (folders := _folders(top, name))}
+    there = {name for folder in FOLDERS for name in top.names(folder)}.intersection(ordered)
+    sizes = {name: sum(_size(top, one) for one in folders) for name in there if (folders := _folders(top, name))}
     total, removed = sum(sizes.values()), []
     for place, name in reversed([*enumerate(ordered)]):
         if name in sizes and name not in safe and (place >= newest or total > max_bytes):
