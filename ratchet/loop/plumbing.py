@@ -35,6 +35,7 @@ _ENVIRONMENT = {
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_LAZY_FETCH": "1",  # the repository's own configuration says by which program
     "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",  # of the others some run a command that a remote's address names
     "GIT_TERMINAL_PROMPT": "0",
 }
 # Set by a hook or an outer git, these point every git we start at another repository or index.
@@ -47,6 +48,8 @@ _MISLEADING = (
 _FULL_BYTES = 64 << 10
 _WRITTEN = {".": 1, "refs": 50, "logs": 50, "objects": 1, "info": 1}
 """Folders that git writes in, and so many levels of those below."""
+_PROGRAMS = r"^(filter\..*|core\.(sshcommand|askpass|alternaterefscommand)|credential\..*helper|remote\..*\.vcs)$"
+_INSTEAD = {"core.sshcommand": "ssh", "core.alternaterefscommand": ":"}
 _OWN = ("local", "worktree")
 """Scopes of git's configuration that are files of the repository."""
 
@@ -85,7 +88,7 @@ class Git:
             self._check_links(Root(folder))
         with writing(str(self.git_dir / "ratchet")):
             Root(self.git_dir).make_folder("ratchet")
-        self._options = [*self._options, *self._without_filters()]
+        self._options = [*self._options, *self._without_programs()]
         self._ready = True
 
     def _discover(self, *questions: str) -> list[str]:
@@ -115,13 +118,24 @@ class Git:
             message = f"{folder.path / link} is a symbolic link, and git would write where it leads: remove it"
             raise Refusal(Status.NOT_A_REPOSITORY, message)
 
-    def _without_filters(self) -> list[str]:
-        """Options that switch off filters which the repository's own configuration names: programs, run on any file."""
-        _, out, _ = self.run("config", "--includes", "--show-scope", "--name-only", "-z", "--get-regexp", "^filter[.]")
+    def _without_programs(self) -> list[str]:
+        """Options in the place of those of the repository's own configuration that name programs.
+
+        Filters, run on any file, are switched off. What fetches is as the user's own settings have it.
+        """
+        _, out, _ = self.run("config", "--includes", "--show-scope", "-z", "--get-regexp", _PROGRAMS)
         words = os.fsdecode(out).split("\0")
-        own = {name.rpartition(".")[0] for scope, name in zip(words[::2], words[1::2], strict=False) if scope in _OWN}
-        switches = ("clean=", "smudge=", "process=", "required=false")
-        return [f"{name}.{switch}" for name in sorted(own) for switch in switches]
+        said = [(scope, *one.partition("\n")[::2]) for scope, one in zip(words[::2], words[1::2], strict=False)]
+        own = dict.fromkeys(name for scope, name, _ in said if scope in _OWN)
+        options = []
+        for name in own:
+            if name.startswith("filter."):
+                group = name.rpartition(".")[0]
+                options += [f"{group}.{switch}" for switch in ("clean=", "smudge=", "process=", "required=false")]
+            else:
+                others = [f"{name}={value}" for scope, one, value in said if one == name and scope not in _OWN]
+                options += [f"{name}={_INSTEAD.get(name, '')}", *others]
+        return options
 
     def run(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> tuple[int, bytes, str]:
         """Exit code, standard output and standard error of a git command; ``index`` takes the place of the user's."""

@@ -16,6 +16,8 @@ from ratchet.values.status import Refusal, Status
 FETCHED = "refs/ratchet/fetched/"
 """Where a line of another clone is while it is read: its ``head`` and copies of its refs, below."""
 _OURS = "refs/ratchet/"
+_SERVES = ("--upload-pack", "git-upload-pack")
+"""What the other side starts, whatever the configuration names for a remote."""
 _LINE_BYTES = 64 << 10
 
 
@@ -56,7 +58,7 @@ class Remotes:
         try:
             if branch and self._git.run("check-ref-format", name)[0]:
                 raise Refusal(Status.NOT_FOUND, f"{source} has no branch {branch!r:.80}: no branch is called so")
-            code, _, error = self._git.run("fetch", *quiet, "--", place, f"+{name}:{FETCHED}head", *copies)
+            code, _, error = self._git.run("fetch", *quiet, *_SERVES, "--", place, f"+{name}:{FETCHED}head", *copies)
             if code and "find remote ref" in error:
                 raise Refusal(Status.NOT_FOUND, f"{source} has no branch {name.removeprefix('refs/heads/')!r:.80}")
             if code:
@@ -86,7 +88,7 @@ class Remotes:
         return os.path.realpath(source) if here else source
 
     def _on(self, source: str, place: str) -> str:
-        code, out, error = self._git.run("ls-remote", "--symref", "--", place, "HEAD")
+        code, out, error = self._git.run("ls-remote", "--symref", *_SERVES, "--", place, "HEAD")
         if code:
             raise _unreachable(source, error)
         first = os.fsdecode(out).partition("\n")[0]
