@@ -34,9 +34,9 @@ def mark(root: Root, name: str) -> None:
 
 
 def is_here(root: Root, name: str) -> bool:
-    """Whether this machine made the folder of that name; where there is no key, whether anybody says so."""
+    """Whether this machine made the folder of that name; where there is no key nobody can say so."""
     try:
-        return root.read(_mark(name), _MOST_BYTES) == _mac(name)
+        return bool(mac := _mac(name)) and root.read(_mark(name), _MOST_BYTES) == mac
     except (OSError, ValueError):
         return False
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.agents.agent import stop
+from ratchet.agents.proposal import MOST_BYTES
 from ratchet.loop import log
 from ratchet.process import key
 from ratchet.process.sandbox import landlock
@@ -37,7 +38,7 @@ def status(name: str) -> str:
 
 BETTER = [["note", "--a better one"], ["write", kernel_text(1100.0)]]
 WRONG = [["write", status("WRONG_VALUES")]]  # a cheat that the values give away
-BESIDE = [["beside", "other.txt", "mine"], ["allow", "other.txt"], ["write", kernel_text(9999.0)]]
+BESIDE = [["beside", "other.txt", "mine"], ["allow", "other.txt"], ["write", "#" * (MOST_BYTES + 1)]]
 WORSE = [["write", kernel_text(900.0)]]
 
 
@@ -81,7 +82,7 @@ def test_its_proposals_are_turns_like_any_and_nothing_else_counts(stage: Stage) 
     assert "write" in (folder / "turn-001" / "transcript.txt").read_text()
     assert (folder / "turn-002" / "kernel.py").read_text() == status("WRONG_VALUES")
     turn = json.loads((folder / "turn-003" / "turn.json").read_text())
-    assert (turn["ending"], turn["note"]) == ("changed other files", "other.txt")
+    assert (turn["ending"], turn["note"]) == ("changed other files", "kernel.py is no file of at most 1 MiB any more")
 
 
 @pytest.mark.parametrize("where", ["ledger", "ref"])

@@ -92,6 +92,24 @@ def test_it_writes_the_kernel_and_its_scratch_folder_alone(tmp_path):
     assert (tmp_path / "said").read_text().endswith("reads\n")
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter knows the calls of x86-64")
+def test_modes_and_times_of_the_users_files_stay(tmp_path):
+    """Landlock does not know them: the calls say that they were made."""
+    mine = tmp_path / "mine"
+    mine.write_text("the user's")
+    mine.chmod(0o640)
+    os.utime(mine, (0, 0))
+    before = mine.stat()
+    tried = "chmod 777 mine && chown 1:1 mine && touch -d 2001-01-01 mine && cp -p mine scratch/copy && echo said so"
+    assert ran(tmp_path, 300, "sh", "-c", tried) == "0"
+    assert "said so" in (tmp_path / "said").read_text()
+    after = mine.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime_ns, after.st_ctime_ns) == (
+        *(before.st_mode, before.st_uid, before.st_mtime_ns, before.st_ctime_ns),
+    )
+    assert (tmp_path / "scratch" / "copy").read_text() == "the user's"
+
+
 @pytest.mark.parametrize("change", ["content", "mode", "new", "gone", "link", "folder"])
 def test_every_change_below_a_folder_shows(tmp_path, change):
     top = tmp_path / "top"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from stat import S_ISDIR
 
+from ratchet.process.sandbox import seccomp
 from ratchet.process.sandbox.system import PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, prctl, syscall
 
 # The same numbers on every architecture: include/uapi/asm-generic/unistd.h
@@ -78,6 +79,8 @@ def restrict(*, readable: Iterable[str], writable: Iterable[str], programs: Iter
 def confine(writable: Sequence[Path], hidden: Path | None = None) -> None:
     """Confine a program of the user's: it may run anything, write below ``writable``, read what is not hidden.
 
+    Modes, owners and times of files it cannot change at all, on x86-64.
+
     For a new process, before it becomes the program. Paths are of folders, or of single files, which are written in
     place. Files below ``hidden`` cannot be read, nor those that come to be beside it and its parents. Without Landlock
     nothing is confined except the size of a file. It ends with the process that started it.
@@ -93,6 +96,7 @@ def confine(writable: Sequence[Path], hidden: Path | None = None) -> None:
         handled = _handled(have) & ~_NO_WRITE | read
         may = [(path, handled) for path in (*map(os.fspath, writable), *_DEVICES)]
         _enforce(_Ruleset(handled, 0, 0), 8, [*may, *((path, read) for path in _beside(hidden) if read)])
+    seccomp.keep_modes()
 
 
 def _beside(hidden: Path | None) -> Iterator[str]:

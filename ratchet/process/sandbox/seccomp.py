@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Iterable
 
 from ratchet.process.sandbox.system import syscall
 
@@ -34,6 +35,17 @@ SESSIONS = (109, 112)
 PROCESSES = (57, 58, 59, 322)
 """fork, vfork, execve, execveat."""
 
+MODES = (90, 91, 268, 452, 92, 93, 94, 260, 132, 235, 261, 280, *range(188, 191), *range(197, 200))
+"""chmod, chown, utime and setxattr, each with its kin: what Landlock does not know of a file."""
+
+
+def keep_modes() -> bool:
+    """Have calls for modes, owners, times and attributes of files do nothing and say that they did.
+
+    For a program of the user's: many take such a refusal for their end. False as ``refuse``.
+    """
+    return os.uname().machine == "x86_64" and _install(_program([*_unless_all(MODES, 0)]))
+
 
 def refuse(*, processes: bool, becomes: bool = False) -> bool:
     """Install the filter in the calling thread; False where the kernel or the architecture has none.
@@ -43,7 +55,10 @@ def refuse(*, processes: bool, becomes: bool = False) -> bool:
     """
     if os.uname().machine != "x86_64":
         return False
-    code = _filter(processes=processes, becomes=becomes, own=os.getpid())
+    return _install(_filter(processes=processes, becomes=becomes, own=os.getpid()))
+
+
+def _install(code: bytes) -> bool:
     program = ctypes.create_string_buffer(code, len(code))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(program)))
     try:
@@ -56,6 +71,17 @@ def refuse(*, processes: bool, becomes: bool = False) -> bool:
 def _filter(*, processes: bool, becomes: bool, own: int) -> bytes:
     new = set() if processes else {*PROCESSES} - ({_EXECVE} if becomes else set())
     denied = (*NETWORK, *OTHERS, *MOUNTS, *KERNEL, *SHARED, *SESSIONS, *new)
+    code = _unless(_CLONE3, errno.ENOSYS)  # its flags are out of reach, and the C library falls back to clone
+    code += _unless_all(denied, errno.EPERM)
+    if not processes:
+        code += _argument(_CLONE, (_ANY_BIT, _CLONE_THREAD))
+        for number in (_KILL_CALL, _TGKILL):
+            code += _argument(number, (_EQUAL, own))
+    return _program(code)
+
+
+def _program(rules: list[tuple[int, int, int, int]]) -> bytes:
+    """A filter with these rules for calls of this architecture; what they say nothing of is allowed."""
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _AUDIT_ARCH_X86_64),
@@ -63,16 +89,14 @@ def _filter(*, processes: bool, becomes: bool, own: int) -> bytes:
         (_LOAD, 0, 0, _NUMBER),
         (_ABOVE, 0, 1, _X32),
         (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
-        *_unless(_CLONE3, errno.ENOSYS),  # its flags are out of reach, and the C library falls back to clone
+        *rules,
+        (_RETURN, 0, 0, _ALLOW),
     ]
-    for number in sorted(set(denied)):
-        code += _unless(number, errno.EPERM)
-    if not processes:
-        code += _argument(_CLONE, (_ANY_BIT, _CLONE_THREAD))
-        for number in (_KILL_CALL, _TGKILL):
-            code += _argument(number, (_EQUAL, own))
-    code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *one) for one in code)
+
+
+def _unless_all(numbers: Iterable[int], error: int) -> list[tuple[int, int, int, int]]:
+    return [rule for number in sorted(set(numbers)) for rule in _unless(number, error)]
 
 
 def _unless(number: int, error: int) -> list[tuple[int, int, int, int]]:

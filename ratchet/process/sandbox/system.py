@@ -24,6 +24,8 @@ _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08  # include/uapi/linux/
 _AGAIN = 100
 """How often an open is tried that others' renames disturb."""
 
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # include/uapi/linux/fcntl.h, fs.h
+
 # malloc.h of glibc
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
@@ -62,6 +64,12 @@ def openat2(top: int, name: str, flags: int, mode: int) -> int:
             if error.errno not in (errno.EAGAIN, errno.EINTR) or not left:
                 raise
     raise AssertionError
+
+
+def exchange(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> None:
+    """Two names change places, in one step: renameat2 with RENAME_EXCHANGE."""
+    if _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        raise _failed(os.fspath(one))
 
 
 def prctl(option: int, value: int = 0) -> None:
