@@ -86,6 +86,8 @@ class Planted(Attack):
     group: ClassVar[str] = "planted"
     runs: tuple[tuple[str, ...], ...]
     """Arguments of ``./ratchet.sh``; the last one's exit code counts."""
+    inside: bool = False
+    """Whether it is run in the tree's folder, and not above it."""
     history: bool = False
     """Whether the tree has a first experiment behind it: a row, a lock, references."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -96,13 +98,20 @@ class Planted(Attack):
     bytecode: Mapping[str, str] = field(default_factory=dict)
     """By path of a source file: Python whose bytecode is put where Python takes it for that of the source."""
     links: Mapping[str, str] = field(default_factory=dict)
+    hard: Mapping[str, str] = field(default_factory=dict)
+    """Hard links."""
+    swapped: Mapping[str, str] = field(default_factory=dict)
+    """Pairs of names that change places again and again while it runs."""
     pipes: tuple[str, ...] = ()
+    large: Mapping[str, int] = field(default_factory=dict)
+    """Files of so many MiB of zeros."""
     zeroed: str = ""
     """Glob of files of arrays, ``.npy``, which are all set to zero."""
     git: tuple[tuple[str, ...], ...] = ()
     """Arguments of git, run in the tree."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Paths and texts of all of these may name ``{outside}``, a folder of the user's that nothing may change."""
+    """Paths and texts of all of these may name ``{outside}``, a folder of the user's that nothing may change, and
+    ``{key}``, the user's key."""
 
 
 Entry = Honest | Cheat | Planted

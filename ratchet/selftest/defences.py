@@ -314,6 +314,9 @@ DEFENCES = (
         "no programs of a table",
         "`[tool.ratchet]` names no interpreter inside the repository, no link and no file of git's",
     ),
+    _row("rows as data", "a cell of another clone's row has a form, and a ref of its names a line"),
+    _row("base decides", "`ratchet ci` judges by the base's list and shares, and quotes no author's exception"),
+    _row("agent's walls", "an agent's command writes its kernel file, reads no key, and leaves no process"),
     _row("origin", "references and rows carry a code that only the judge's key makes"),
 )
 

@@ -43,6 +43,8 @@ class Chosen:
 def choose(corpus: Corpus, *, quick: bool, pattern: str) -> Chosen:
     """The entries whose name or kind ``pattern`` is a part of, or matches with ``*``; with ``quick`` one of each kind.
 
+    Several patterns have commas between them.
+
     Raises:
       Refusal: ``NOT_FOUND`` where there is none.
     """
@@ -64,7 +66,7 @@ def choose(corpus: Corpus, *, quick: bool, pattern: str) -> Chosen:
 
 
 def _matches(pattern: str, *names: str) -> bool:
-    return not pattern or any(fnmatch(name, pattern) or pattern in name for name in names)
+    return any(fnmatch(name, one) or one in name for one in pattern.split(",") for name in names)
 
 
 def run(

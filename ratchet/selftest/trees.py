@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ratchet.exam.problem import array_file
-from ratchet.process.sandbox import standby
+from ratchet.process import key
+from ratchet.process.sandbox import standby, system
 from ratchet.selftest.corpus import Planted, trial
 from ratchet.values.status import Refusal, Status
 from ratchet.values.trial import NO_EFFECT, Trial
@@ -73,11 +75,12 @@ def play(attack: Planted, clean: Path, folder: Path) -> Trial:
     tree = folder / "tree"
     shutil.copytree(clean, tree, symlinks=True)
     outside = _outside(folder / "outside")
-    before = _seen(outside)
     plant(attack, tree)
+    before = _seen(outside)
     environment = {name: _filled(value, _places(tree)) for name, value in attack.environment.items()}
     commands = (tuple(_filled(word, _places(tree)) for word in command) for command in attack.runs)
-    ended = [_run(tree, command, environment) for command in commands]
+    with _swapping([(tree / one, tree / other) for one, other in attack.swapped.items()]):
+        ended = [_run(tree, command, environment, inside=attack.inside) for command in commands]
     (got, said), output = ended[-1], "".join(printed for _, printed in ended)
     if MARK in output:
         got = MARK
@@ -101,7 +104,8 @@ def _filled(text: str, places: Mapping[str, str]) -> str:
 
 def _places(tree: Path) -> dict[str, str]:
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
-    return {"tree": str(tree), "outside": str(tree.with_name("outside")), "extension": suffix}
+    outside = str(tree.with_name("outside"))
+    return {"tree": str(tree), "outside": outside, "extension": suffix, "key": str(key.path())}
 
 
 def _outside(folder: Path) -> Path:
@@ -125,6 +129,24 @@ def _seen(folder: Path) -> dict[str, tuple[str, int]]:
 def plant(attack: Planted, tree: Path) -> None:
     """Change a tree as an attack says."""
     places = _places(tree)
+    _write(attack, tree, places)
+    for name, text in attack.bytecode.items():
+        _plant_bytecode(tree / name, text)
+    for name, target in attack.links.items():
+        _link(tree / name, _filled(target, places))
+    for name, target in attack.hard.items():
+        (tree / name).unlink(missing_ok=True)
+        os.link(_filled(target, places), tree / name)
+    for name in attack.pipes:
+        (tree / name).unlink(missing_ok=True)
+        os.mkfifo(tree / name)
+    if attack.zeroed:
+        _zero(tree, attack.zeroed)
+    for arguments in attack.git:
+        _git(tree, *(_filled(word, places) for word in arguments))
+
+
+def _write(attack: Planted, tree: Path, places: Mapping[str, str]) -> None:
     for name, text in attack.files.items():
         path = tree / _filled(name, places)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,17 +160,29 @@ def plant(attack: Planted, tree: Path) -> None:
         if old not in before:
             raise ValueError(f"{attack.name}: there is no {old!r} in {name}")
         (tree / name).write_text(before.replace(old, new, 1))
-    for name, text in attack.bytecode.items():
-        _plant_bytecode(tree / name, text)
-    for name, target in attack.links.items():
-        _link(tree / name, _filled(target, places))
-    for name in attack.pipes:
-        (tree / name).unlink(missing_ok=True)
-        os.mkfifo(tree / name)
-    if attack.zeroed:
-        _zero(tree, attack.zeroed)
-    for arguments in attack.git:
-        _git(tree, *(_filled(word, places) for word in arguments))
+    for name, mib in attack.large.items():
+        with (tree / name).open("ab") as large:
+            large.truncate(mib << 20)
+
+
+@contextlib.contextmanager
+def _swapping(pairs: Sequence[tuple[Path, Path]]) -> Iterator[None]:
+    """Two names change places, again and again, for as long as the block runs."""
+    over = threading.Event()
+
+    def swap() -> None:
+        while pairs and not over.wait(0.0005):
+            for one, other in pairs:
+                with contextlib.suppress(OSError):
+                    system.exchange(one, other)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _link(path: Path, target: str) -> None:
@@ -177,11 +211,13 @@ def _plant_bytecode(source: Path, text: str) -> None:
     os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
-def _run(tree: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, str]:
+def _run(
+    tree: Path, command: tuple[str, ...], environment: Mapping[str, str], *, inside: bool = False
+) -> tuple[str, str]:
     """How ``./ratchet.sh`` ends, as the name of a status, and all that it printed."""
     process = subprocess.Popen(
         [str(tree / "ratchet.sh"), *command],
-        cwd=tree.parent,
+        cwd=tree if inside else tree.parent,
         env={**os.environ, standby.MINUTES: "0", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -19,11 +19,17 @@ class Switch:
     """(file, old, new), each found once or more."""
     then: tuple[str, ...]
     """How the cheat ends without it."""
+    also: tuple[str, ...] = ()
+    """Others that it catches, which end so too."""
 
 
 def _edit(file: str, old: str, new: str) -> tuple[tuple[str, str, str], ...]:
     """The only one."""
     return ((file, old, new),)
+
+
+_NO_LANDLOCK = _edit("ratchet/process/sandbox/landlock.py", "    have = version()\n    if have:", "    if have := 0:")
+"""Around an agent's command."""
 
 
 def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
@@ -291,6 +297,98 @@ SWITCHES = {
         )
         + _edit("ratchet/process/root.py", "follow_symlinks=False", "follow_symlinks=True"),
         then=("CHANGED OUTSIDE",),
+        also=("c51_link_for_the_agents_records",),
+    ),
+    "opener: new files": Switch(
+        cheat="c51_hard_link_for_a_report",
+        edits=_edit(
+            "ratchet/process/root.py",
+            "            file.write(data)\n            file.flush()\n            if flush:\n",
+            "            (self.path / self.name(name)).write_bytes(data)\n            return\n            if flush:\n",
+        ),
+        then=("CHANGED OUTSIDE",),
+        also=("c50_link_for_a_report",),
+    ),
+    "plain git": Switch(
+        cheat="c51_hook_of_a_work_tree",
+        edits=_edit("ratchet/loop/plumbing.py", '    "core.hooksPath": os.devnull,\n', ""),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "plain git: watchers": Switch(
+        cheat="c51_watcher_of_files",
+        edits=_edit("ratchet/loop/plumbing.py", '    "core.fsmonitor": "false",\n', ""),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "plain git: programs": Switch(
+        cheat="c51_smudge_filter",
+        edits=_edit(
+            "ratchet/loop/plumbing.py", "for scope, name, _ in said if scope in _OWN", "for scope, name, _ in ()"
+        ),
+        then=("CHANGED OUTSIDE",),
+        also=(
+            "c51_filter_of_an_included_file",
+            "c51_filter_of_a_work_trees_configuration",
+            "c51_way_to_a_remote",
+        ),
+    ),
+    "plain git: links": Switch(
+        cheat="c51_link_for_the_work_trees",
+        edits=_edit("ratchet/loop/plumbing.py", 'if link := next(links, ""):', 'if link := "":'),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "plain git: addresses": Switch(
+        cheat="c51_address_that_is_a_command",
+        edits=_edit("ratchet/loop/plumbing.py", '    "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",', "   "),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "plain git: servers": Switch(
+        cheat="c51_server_of_a_remote",
+        edits=_edit("ratchet/loop/remotes.py", '_SERVES = ("--upload-pack", "git-upload-pack")', "_SERVES = ()"),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "rows as data": Switch(
+        cheat="c51_ref_that_is_no_row",
+        edits=_edit(
+            "ratchet/loop/remotes.py", "            self._check(source)\n            commit", "            commit"
+        ),
+        then=("NO_CHANGE",),
+    ),
+    "base decides": Switch(
+        cheat="c51_ci_list_without_it",
+        edits=_edit("ratchet/commands/ci.py", "_agreed(list(read(base)), now)", "_agreed(now, now)"),
+        then=("NOT_FOUND, silently", "NO_EFFECT, silently", "REGRESSED, silently"),
+        also=("c51_ci_share_of_its_own",),
+    ),
+    "base decides: words": Switch(
+        cheat="c51_ci_says_what_it_read",
+        edits=_edit("ratchet/commands/ci.py", "if refusal.status in _OF_THE_JUDGE:", "if refusal.status:"),
+        then=("PLANTED CODE RAN",),
+    ),
+    "agent's walls": Switch(
+        cheat="c51_agent_reads_the_key",
+        edits=_edit("ratchet/agents/agent.py", "hidden=_hidden(self.writable)", "hidden=None"),
+        then=("NO_EFFECT, silently",),
+    ),
+    "agent's walls: files": Switch(
+        cheat="c51_agent_writes_outside",
+        edits=_edit(
+            "ratchet/process/sandbox/landlock.py", "    have = version()\n    if have:", "    have = 0\n    if have:"
+        ),
+        then=("CHANGED OUTSIDE", "BRANCH_MOVED, silently", "NO_EFFECT, silently"),
+        also=("c51_agent_changes_the_repository", "c51_agent_edits_another_file"),
+    ),
+    "agent's walls: modes": Switch(
+        cheat="c51_agent_writes_outside",
+        edits=_edit("ratchet/process/sandbox/landlock.py", "    seccomp.keep_modes()\n", ""),
+        then=("CHANGED OUTSIDE",),
+    ),
+    "agent's walls: processes": Switch(
+        cheat="c51_agent_stays",
+        edits=_edit(
+            "ratchet/process/sandbox/landlock.py", "    have = version()\n    if have:", "    have = 0\n    if have:"
+        )
+        + _edit("ratchet/agents/running.py", "        launcher.sweep(process.pid)\n", ""),
+        then=("CHANGED OUTSIDE",),
     ),
     "signed state": Switch(
         cheat="c50_forged_mark",
@@ -299,11 +397,37 @@ SWITCHES = {
         ),
         then=("NO_CHANGE", "PASS"),
     ),
+    "signed state: decisions": Switch(
+        cheat="c51_forged_pending",
+        edits=_edit(
+            "ratchet/loop/state.py", '        raise NotOurs("this machine\'s key did not make it")', "        pass"
+        ),
+        then=("LEDGER_BROKEN, silently", "INTERNAL, silently"),
+        also=("c51_forged_joined",),
+    ),
     "no programs of a table": Switch(
         cheat="c50_python_of_the_tree",
         edits=_edit("ratchet/process/boot/children.py", "    if inside := [", "    if False and [")
         + _edit("ratchet/process/boot/children.py", "{inside[0]}", ""),
-        then=("PLANTED CODE RAN",),
+        then=("NOT_FOUND",),  # walls are around what it names
+        also=("c51_python_through_a_link",),
+    ),
+    "no programs of a table: files": Switch(
+        cheat="c51_cases_of_git",
+        edits=_edit("ratchet/exam/candidate/configuration.py", "    if why:", "    if False:"),
+        then=("USAGE, silently", "NOT_FOUND, silently"),
+        also=("c51_cases_above",),
+    ),
+    "no programs of a table: shares": Switch(
+        cheat="c51_share_of_nan",
+        edits=_edit("ratchet/exam/candidate/configuration.py", "0 <= value <= MOST_SHARE", "True"),
+        then=("NO_EFFECT", "REGRESSED", "PASS"),
+        also=("c51_share_of_inf", "c51_share_below_zero"),
+    ),
+    "no programs of a table: size": Switch(
+        cheat="c51_large_table",
+        edits=_edit("ratchet/exam/candidate/configuration.py", "paths.read(path, _TABLE_BYTES)", "paths.read(path)"),
+        then=("USAGE, silently",),
     ),
     "isolated start": Switch(
         cheat="c19_python_path",
@@ -331,7 +455,7 @@ SWITCHES = {
         then=("PASS", "NO_CHANGE"),
     ),
 }
-"""By name of a defence."""
+"""By name of a defence; a part of one has a colon before its own."""
 
 WITHOUT = {
     "one program": "JAX refuses this while it traces",
@@ -355,7 +479,6 @@ WITHOUT = {
     "served sources": "`tests/process/boot/test_start.py` has each way around it",
     "ledger chain": "`tests/loop/test_ledger.py` and `tests/loop/test_log.py` have each way around it",
     "canonical lock": "`tests/exam/candidate/test_tracer.py`",
-    "plain git": "`tests/loop/test_refusals.py`",
     "regular files": "`tests/exam/candidate/test_tracer.py`",
     "origin": "`tests/exam/problem/test_references.py`",
 }

@@ -15,6 +15,7 @@ from ratchet.values.status import Refusal, Status
 FILE = "pyproject.toml"
 MOST_SHARE = 0.5
 """By how much a latency may be allowed to grow: what allows more checks nothing."""
+_TABLE_BYTES = 4 << 20
 PATTERNS = "patterns of files"
 SHARE = f"a share such as 0.02, at most {MOST_SHARE}"
 
@@ -84,7 +85,7 @@ def table(root: Path) -> Mapping[str, Any]:
     """
     path = root / FILE
     try:
-        tool = tomllib.loads(paths.read(path).decode()).get("tool", {})
+        tool = tomllib.loads(paths.read(path, _TABLE_BYTES).decode()).get("tool", {})
     except FileNotFoundError:
         return {}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
