@@ -161,30 +161,32 @@ class _Static:
 
 
 def _carried(avals: Sequence[Any], state: Sequence[State], turns: int = 0) -> list[Value]:
-    """What a loop carries is rounded to its own dtype in every turn; ``turns`` and a fourth array if it is linear."""
+    """What a loop carries is rounded to its own dtype in every turn; ``turns`` and two arrays more if it is linear."""
     return [
         Value(
             v=v,
             s=s,
             sure=sure,
             eps=eps_of(aval.dtype),
-            turns=turns if common else 0,
-            common=common[0] if common else None,
+            turns=turns if linear else 0,
+            common=linear[0] if linear else None,
+            logs=linear[1] if linear else None,
         )
-        for aval, (v, s, sure, *common) in zip(avals, state, strict=True)
+        for aval, (v, s, sure, *linear) in zip(avals, state, strict=True)
     ]
 
 
 def _state(values: Sequence[Value], linear: bool = False) -> list[State]:
-    """The arrays to carry; of what a linear loop carries what is off in common, too."""
+    """The arrays to carry; of what a linear loop carries what is off in common, and logarithms, too."""
     return [
-        (value.v, earlier(value), everywhere(value), *([_common(value)] if linear and is_float(value.v.dtype) else []))
+        (value.v, earlier(value), everywhere(value), *(_of_chunks(value) if linear and is_float(value.v.dtype) else []))
         for value in values
     ]
 
 
-def _common(value: Value) -> Any:
-    return jnp.zeros(jnp.shape(value.v), jnp.float32) if value.common is None else value.common
+def _of_chunks(value: Value) -> list[Any]:
+    nothing = jnp.zeros(jnp.shape(value.v), jnp.float32)
+    return [nothing if known is None else known for known in (value.common, value.logs)]
 
 
 def _scan(params: Any, inputs: list[Value]) -> list[Value]:

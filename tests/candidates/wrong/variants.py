@@ -107,6 +107,12 @@ VARIANTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "decay in bfloat16": ("chunked_ssd", [("jnp.where(seen, prefix - prefix.T, 0.0)), 0.0)", "jnp.where(seen, prefix - prefix.T, 0.0)), 0.0).astype(jnp.bfloat16).astype(jnp.float32)")]),
     "edge of a chunk one off": ("decayed_sums", [("state[...] = o[L - 1 :]", "state[...] = o[L - 2 : L - 1]")]),
     "decays in bfloat16": ("decayed_sums", [("_prefix(a[...])", "_prefix(a[...].astype(jnp.bfloat16).astype(jnp.float32))")]),
+    "prefix of bfloat16 gates": ("strong_gates", [("-jax.nn.softplus(g[...]), precision=\"highest\"", "-jax.nn.softplus(g[...]).astype(jnp.bfloat16).astype(jnp.float32), precision=\"highest\"")]),
+    "state of the turn before the last": ("strong_gates", [("state[...] = total[L - 1 :]", "state[...] = total[L - 2 : L - 1]")]),
+    "gate of its own turn left out": ("strong_gates", [("jnp.exp(logs) * state", "jnp.exp(logs + jax.nn.softplus(g[...])) * state")]),
+    "first row of the block before": ("token_shift", [("before[7:8]", "before[0:1]")]),
+    "a row before the first": ("token_shift", [("jnp.where(pl.program_id(0) == 0, 0.0, before[7:8])", "before[7:8]")]),
+    "no substitution": ("tridiagonal", [("upper[now] * o[pl.ds(N - 1 - k, 1)]", "upper[now] * right[pl.ds(N - 1 - k, 1)]")]),
     # What equal elements, ends of ranges, empty groups and whole blocks give away.
     "last of equal centres": ("nearest_centre", [("jnp.min(jnp.where(is_best, lane, C)", "jnp.max(jnp.where(is_best, lane, -1)")]),
     "later blocks of centres win ties": ("nearest_centre", [("better = best < low", "better = best <= low")]),

@@ -56,6 +56,14 @@ NONE = {
 }
 
 
+def test_a_weak_decay_behind_strong_ones_is_off_by_their_prefixes():
+    """The prefixes are as large as all decays of a chunk before: their difference is no more exact than they are."""
+    weak, strong = np.full(T, 0.9, np.float32), np.full(T, 0.9, np.float32)
+    strong[T // 2 - 8 : T // 2] = 1e-6  # what came before is gone
+    both = [relative(lambda h, d, x: d * h + x, decays, X).max() for decays in (weak, strong)]
+    assert both[1] > 2 * both[0]
+
+
 @pytest.mark.parametrize("name", NONE)
 def test_other_loops_lose_nothing_by_prefix_sums(name, monkeypatch):
     step, slices = NONE[name]

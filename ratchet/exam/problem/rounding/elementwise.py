@@ -119,7 +119,8 @@ def _add(node: Node, inputs: list[Value]) -> Value:
     sign = -1 if node.name == "sub" else 1
     common = [s * x.common for s, x in zip((1, sign), inputs, strict=True) if x.common is not None]
     found = rounded(node, out, sum(map(variance_of, inputs)), inputs)
-    return together(found, inputs, sum(common) if common else None)
+    logs = next((x.logs for x in inputs if x.logs is not None and jnp.shape(x.logs) == jnp.shape(out)), None)
+    return together(found, inputs, sum(common) if common else None, logs)
 
 
 @RULES.of("mul")
@@ -128,9 +129,9 @@ def _multiply(node: Node, inputs: list[Value]) -> Value:
     out = node.bind(a.v, b.v)
     if not is_float(out.dtype):
         return _integer(node, inputs, out)
-    a, b, common = decayed(a, b, out)
+    a, b, common, logs = decayed(a, b, out)
     variance = variance_of(_folded(a, b)) * jnp.square(b.v) + variance_of(_folded(b, a)) * jnp.square(a.v)
-    return together(rounded(node, out, no_nan(variance), inputs), inputs, common)
+    return together(rounded(node, out, no_nan(variance), inputs), inputs, common, logs)
 
 
 def _folded(x: Value, factor: Value) -> Value:

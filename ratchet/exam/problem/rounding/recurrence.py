@@ -72,37 +72,47 @@ def _degree(equation: Any, degrees: Sequence[int]) -> int:
     return 2 if name not in _SUMS or any(places) else max(degrees)
 
 
-def decayed(a: Value, b: Value, out: Any) -> tuple[Value, Value, Any]:
-    """The factors of a product ``out``, of which one may be what a linear loop carries, and what is off in common.
+def decayed(a: Value, b: Value, out: Any) -> tuple[Value, Value, Any, Any]:
+    """The factors of a product ``out``, of which one may be what a linear loop carries, what is off in common, and
+    the logarithms of its decays.
 
     The other is a decay, unless it is a plain number: its powers are no sum of logarithms.
     """
     if not a.turns and not b.turns:
-        return a, b, None
+        return a, b, None, None
     carried, decay = (a, b) if a.turns else (b, a)
+    logs = carried.logs
     if jnp.ndim(decay.v) or not (decay.exact and decay.spread):
-        decay = _in_prefixes(decay, carried.turns)
+        decay, logs = _in_prefixes(decay, carried, out)
     common = None if carried.common is None else carried.common * decay.v
     if decay.spread or decay.v.size < out.size:  # all that share the decay are off by the same share
         shared = variance_of(decay) * jnp.square(carried.v)
         before = 0.0 if common is None else jnp.square(common.astype(jnp.float64))
         common = jnp.sign(out) * jnp.sqrt(before + shared)
-    return (carried, decay, common) if a.turns else (decay, carried, common)
+    return (carried, decay, common, logs) if a.turns else (decay, carried, common, logs)
 
 
-def _in_prefixes(decay: Value, turns: int) -> Value:
-    """A decay that is taken from two prefix sums, each in an order of its own.
+def _in_prefixes(decay: Value, carried: Value, out: Any) -> tuple[Value, Any]:
+    """A decay that is taken from two prefix sums, each in an order of its own, and the logarithms summed with its own.
 
     The k-th of a chunk of ``n`` is about ``k log(decay)``. Terms of one sign lose ``RMS eps sqrt(k / 3)`` of their sum
     one after another. Of two, in root mean square over the chunk, that is ``RMS eps sqrt(n^3 / 6) |log(decay)|``.
+    Behind stronger decays a prefix is larger: ``n |log(decay)|`` is then the sum over as many turns before.
     """
-    size = jnp.abs(decay.v)
-    logs = jnp.where((size > 0) & jnp.isfinite(size), size * jnp.abs(jnp.log(jnp.where(size > 0, size, 1.0))), 0.0)
-    variance = jnp.square(RMS * EPS32 * math.sqrt(min(turns, CHUNK) ** 3 / 6) * logs)
-    return losing(decay, variance=with_more(decay, variance))
+    size, count = jnp.abs(decay.v), min(carried.turns, CHUNK)
+    known = (size > 0) & jnp.isfinite(size)
+    log = jnp.abs(jnp.log(jnp.where(known, size, 1.0)))
+    before = 0.0 if carried.logs is None else carried.logs.astype(jnp.float64)
+    summed = before * (1 - 1 / count) + jnp.broadcast_to(log, jnp.shape(out))
+    shape = (1,) * (jnp.ndim(out) - jnp.ndim(size)) + jnp.shape(size)
+    shared = tuple(axis for axis, length in enumerate(shape) if length == 1)
+    largest = jnp.max(summed, axis=shared, initial=0.0).reshape(jnp.shape(size))
+    prefix = jnp.where(known, size * jnp.maximum(count * log, largest), 0.0)
+    variance = jnp.square(RMS * EPS32 * math.sqrt(count / 6) * prefix)
+    return losing(decay, variance=with_more(decay, variance)), summed
 
 
-def together(out: Value, inputs: Sequence[Value], common: Any = None) -> Value:
-    """``out`` as still carried, with what is off in common; of a sum or of what one operand becomes."""
+def together(out: Value, inputs: Sequence[Value], common: Any = None, logs: Any = None) -> Value:
+    """``out`` as still carried, with what is off in common and its logarithms; of a sum or what one operand becomes."""
     turns = max((x.turns for x in inputs), default=0)
-    return replace(out, turns=turns, common=common) if turns or common is not None else out
+    return replace(out, turns=turns, common=common, logs=logs) if turns or common is not None else out

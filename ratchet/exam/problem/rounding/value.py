@@ -65,10 +65,13 @@ class Value:
     """By how much, with its sign, it is off where others that share something are, too: decays that a linear loop
     carries, or the rounding of an operand to bfloat16 for a product."""
 
+    logs: Any = None
+    """Of what a linear loop carries: the sum of the logarithms' sizes of the decays before, as a chunk holds them."""
+
     def __post_init__(self) -> None:
         if self.variance is not None and self.s is None:
             object.__setattr__(self, "s", jnp.sqrt(self.variance))
-        for name in ("s", "early", "common"):  # float32 takes half the memory, and a loss is no more exact
+        for name in ("s", "early", "common", "logs"):  # float32 takes half the memory, and a loss is no more exact
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, jnp.asarray(getattr(self, name), jnp.float32))
 
