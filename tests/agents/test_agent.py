@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -147,6 +149,39 @@ def test_a_hostile_command_changes_and_reads_nothing_outside_of_its_work_tree(st
     assert {path.name: path.read_text() for path in mine.iterdir()} == {"rc": "the user's"}
     assert stage.git("config", "--list", "--local") == kept
     assert log.verify(stage.root) == ()
+
+
+CHANGES = "open,openat,openat2,creat,truncate,rename,renameat,renameat2,link,linkat,symlink,symlinkat,unlink,unlinkat"
+MORE = "mkdir,mkdirat,rmdir,mknod,mknodat"
+CALL = re.compile(r"\d+ +(\w+)\((.*)\) += \d")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("strace") or not landlock.version(), reason="needs strace, and Landlock")
+def test_what_a_hostile_command_opens_and_changes_as_seen_from_outside(stage: Stage, tmp_path: Path) -> None:
+    """Every call that succeeded, in ten turns; what it leaves running would be waited for, and has a test above."""
+    key.load()
+    seen, mine = tmp_path / "seen", tmp_path / "mine"
+    seen.mkdir()
+    mine.mkdir()
+    (mine / "rc").write_text("the user's")
+    script = tmp_path / "hostile.sh"
+    script.write_text(f"MINE={mine}; REPOSITORY={stage.root}\n{HOSTILE.replace('(setsid sleep 600 &)', '')}")
+    command = f"strace -f -z -qq -e trace={CHANGES},{MORE} -o {seen}/calls.$RATCHET_TURN sh {script}"
+    words = shlex.join(["sh", "-c", f"exec {command}"])
+    limits = ("--budget", "10", "--plateau", "11", "--repeats", "11", "--failures", "11")
+    done = agent(stage, [[]] * 10, "--command", words, "--writable", str(seen), *limits)
+    assert [turn["ending"] for turn in json.loads(done.stdout)["turns"]] == ["judged"] * 10, done.stderr
+    calls = [CALL.match(line) for file in seen.iterdir() for line in file.read_text().splitlines()]
+    made = [(call[1], call[2]) for call in calls if call]
+    assert len([one for one in made if one[0].startswith("open")]) > 100
+    read = [said for _, said in made if str(key.path().parent) in said and "O_DIRECTORY" not in said]
+    assert read == [], "names are listed there, nothing is read"
+    writes = re.compile("O_(WR|RDWR|CREAT)")
+    changed = [f"{name} {said}" for name, said in made if not name.startswith("open") or writes.search(said)]
+    own = re.compile(r'"[^"]*/ratchet-agent-[^"]*/(tree/kernel\.py|scratch/[^"]*)"|"/dev/(null|tty)"|"/proc/self/fd/1"')
+    assert [said for said in changed if not own.search(said)] == []
+    assert any("tree/kernel.py" in said for said in changed)
 
 
 def test_a_command_that_cannot_be_started_is_refused(stage: Stage) -> None:
