@@ -122,11 +122,12 @@ ln -sf "$MINE/rc" "$RATCHET_MESSAGE"
 (setsid sleep 600 &)
 truncate -s 0 /proc/self/fd/1; echo END-OF-TURN
 """
+TURNS = 3
 
 
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 def test_a_hostile_command_changes_and_reads_nothing_outside_of_its_work_tree(stage: Stage, tmp_path: Path) -> None:
-    """Ten turns; all that it gets is what it leaves in the kernel file."""
+    """In the first turn and in those after it; all that it gets is what it leaves in the kernel file."""
     key.load()
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -134,14 +135,13 @@ def test_a_hostile_command_changes_and_reads_nothing_outside_of_its_work_tree(st
     script = tmp_path / "hostile.sh"
     script.write_text(f"MINE={mine}; REPOSITORY={stage.root}\n{HOSTILE}")
     kept = stage.git("config", "--list", "--local")
-    limits = ("--budget", "10", "--plateau", "11", "--repeats", "11", "--failures", "11")
-    done = agent(stage, [[]] * 10, "--command", f"sh {script}", *limits)
+    done = agent(stage, [[]] * TURNS, "--command", f"sh {script}")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert [turn["ending"] for turn in document["turns"]] == ["judged"] * 10
-    assert [row.score for row in stage.rows()] == ["1000.0", *(f"{2000.0 + number}" for number in range(1, 11))]
-    assert {row.note for row in stage.rows()[1:]} == {f"agent: turn {number}" for number in range(1, 11)}
-    for number in range(1, 11):
+    assert [turn["ending"] for turn in document["turns"]] == ["judged"] * TURNS
+    assert [row.score for row in stage.rows()] == ["1000.0", *(f"{2001.0 + turn}" for turn in range(TURNS))]
+    assert {row.note for row in stage.rows()[1:]} == {f"agent: turn {1 + turn}" for turn in range(TURNS)}
+    for number in range(1, TURNS + 1):
         said = (stage.root / document["folder"] / f"turn-{number:03d}" / "transcript.txt").read_text()
         assert "END-OF-TURN" in said
         for got in ("KEY-READ", "WROTE", "LINKED", "REMOVED", "CUT", "BRANCHED", "SET\n", "PLANTED", "MOVED"):
