@@ -167,9 +167,13 @@ def test_a_kernel_that_fails_here_is_not_asked_for_again(pair: tuple[Stage, Stag
 
 
 @pytest.mark.parametrize(
-    "fault", ["left out", "reordered", "edited", "another head", "no merge row", "merge row twice"]
-)
-def test_a_forged_merge_is_seen(pair: tuple[Stage, Stage], fault: str) -> None:
+    ("fault", "line"),
+    [
+        ("left out", 6), ("reordered", 3), ("edited", 7), ("another head", 3), ("no merge row", 5),
+        ("merge row twice", 8),
+    ],
+)  # fmt: skip
+def test_a_forged_merge_is_seen(pair: tuple[Stage, Stage], fault: str, line: int) -> None:
     ours, theirs = pair
     done, _ = merge(ours, theirs.root)
     lines = ours.ledger.read_text().splitlines(keepends=True)
@@ -188,7 +192,7 @@ def test_a_forged_merge_is_seen(pair: tuple[Stage, Stage], fault: str) -> None:
         "merge row twice": lambda: [*lines[: at + 1], *lines[at:]],
     }
     ours.ledger.write_text("".join(faults[fault]()))
-    with pytest.raises(Refusal, match="line") as caught:
+    with pytest.raises(Refusal, match=f"line {line} ") as caught:
         log.rows(ours.root)
     assert caught.value.status is Status.LEDGER_BROKEN
     assert [one.broken for one in log.verify(ours.root)] == [True]

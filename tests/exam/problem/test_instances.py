@@ -68,6 +68,20 @@ def test_tables_are_inputs_that_no_key_changes():
     assert instances.tables([table], [table]) == [], "nothing would be left to change"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "whether"),
+    [
+        ("float32", [-0.5, 0.5], True),
+        *(("float32", numbers, False) for numbers in ([], [0, 1], [-1, 0], [-np.inf, 1])),
+        *(("int8", numbers, True) for numbers in ([[-1, 1]], [[-4, 5]])),
+        *(("int8", numbers, False) for numbers in ([-1, 1], [[-1, 2]], [[-2, 0]])),
+        ("int32", [[-1, 1]], False),
+    ],
+)
+def test_what_may_have_any_sign(dtype, numbers, whether):
+    assert instances.is_of_both_signs(np.array(numbers, dtype)) is whether
+
+
 @given(shape=st.lists(st.integers(1, 9), min_size=0, max_size=4), seed=st.integers(0, 99))
 def test_any_shape(shape, seed):
     original = [np.ones(shape, np.float32), np.ones(shape, np.int8)]

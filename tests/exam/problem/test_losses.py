@@ -152,6 +152,8 @@ NEAR: dict[str, tuple[Callable[[Any], Any], np.ndarray, list[float]]] = {
         np.append(np.array([1000, 2000], np.float32), ulps(20, 0)),
         [0, 0, 0],
     ),
+    "place of the largest of inputs": (jnp.argmax, ulps(0, 3, 1, 2), [0]),
+    "places of the top of inputs": (lambda x: lax.top_k(x, 2)[1], ulps(0, 3, 1, 2), [0, 0]),
     "places of all": (lambda x: lax.top_k(x * 1.0, 4)[1], ulps(30, 36, 0, -9), [4, 4, 0, 0]),
     "order": (lambda x: jnp.argsort(x * 1.0), ulps(30, 0, 6, -9), [0, 3, 3, 0]),
     "order, apart": (lambda x: jnp.argsort(x * 1.0), ulps(30, 0, 8, -9), [0, 0, 0, 0]),

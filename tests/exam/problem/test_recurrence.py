@@ -38,7 +38,7 @@ PREFIX = RMS * EPS32 * np.sqrt(T**3 / 6) * -np.log(0.9)
 def test_a_decay_loses_what_prefix_sums_do():
     found = relative(lambda h, d, x: d * h + x, DECAY, X)
     kept = np.sum((0.9 ** np.arange(1, T)) ** 2)  # h is nearly constant: turn k of it is left by so much
-    np.testing.assert_allclose(found, PREFIX * np.sqrt(kept), rtol=0.2)
+    np.testing.assert_allclose(found, PREFIX * np.sqrt(kept), rtol=0.01)
 
 
 def test_the_longest_chunk_limits_it():

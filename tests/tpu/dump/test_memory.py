@@ -168,6 +168,16 @@ def test_an_allocation_may_have_no_tag():
     assert [one.use.value for one in allocations_by_op(read)["k"]] == ["compiler", "compiler"]
 
 
+def test_allocations_are_there_by_size_and_then_by_the_number_of_their_operand(tmp_path):
+    windows = [(f"input window allocation for operator input {number} operand", "f32[8]", 8) for number in (2, 1)]
+    text = report(k1=[*windows, ("a", "", 9)], k2=[("a", "", 90)], fusion=[("a", "", 99)])
+    found = allocations_by_op(read_report(text, file="f"))["k1"]
+    assert [(one.size_bytes, one.number) for one in found] == [(9, None), (8, 1), (8, 2)]
+    (tmp_path / "1-vmem_report.html").write_text(text)
+    vmems = memory.vmem_by_op(of_kernels({}, {}), tmp_path, V5E)
+    assert [(one.op, one.used_bytes) for one in vmems] == [("k2", 90), ("k1", 25), ("fusion", 99)]
+
+
 def test_what_is_outside_of_kernels_counts_where_there_is_none():
     def names(text):
         return [one.name for one in heaviest_buffers(read_report(text, file="f"))]
