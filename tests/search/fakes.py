@@ -170,7 +170,9 @@ def timed_rows(root: Path, cluster: Cluster, *texts: str) -> list[Row]:
         subprocess.run(["git", "commit", "-qm", "the problem"], cwd=root, check=True)
     here = replace(judge(root), evaluator="cpu")
     remote = FixedRemote(
-        **{one.name: getattr(here, one.name) for one in fields(here)}, cluster=cluster, device=cluster.device()
+        **{one.name: getattr(here, one.name) for one in fields(here) if one.init},
+        cluster=cluster,
+        device=cluster.device(),
     )
     first = []
     with contextlib.suppress(Refusal):  # it was judged before
