@@ -31,9 +31,10 @@ def clean(text: str, limit: int | None = None) -> str:
     Escape sequences and invisible characters go, line ends and tabs become a space. A cut is marked
     with an ellipsis.
     """
-    text = _ESCAPES.sub("", text)
-    text = _LINE_ENDS.sub(" ", text).replace("\t", " ")
-    text = "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE).strip()
+    if not (text.isascii() and text.isprintable()):  # nearly all is, and nothing of the kind is in it
+        text = _LINE_ENDS.sub(" ", _ESCAPES.sub("", text)).replace("\t", " ")
+        text = "".join(char for char in text if unicodedata.category(char) not in _INVISIBLE)
+    text = text.strip()
     if limit is not None and len(text) > limit:
         text = text[: limit - 1].rstrip() + "…"
     return text
