@@ -7,7 +7,7 @@ import functools
 import tempfile
 import traceback
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -73,7 +73,8 @@ class RepositoryJudge:
     progress: Progress = field(default_factory=Silent)
     remember: bool = False
     """Use the verdict that the same program had before."""
-    _early: list[Workers] = field(default_factory=list, init=False)
+    early: Workers | None = None
+    """Of processes that waited, which trace the kernel file already: see ``tracing``."""
 
     @classmethod
     def modelling(cls, root: Path, function: JudgeFunction, chip: Chip = V5E) -> RepositoryJudge:
@@ -103,21 +104,20 @@ class RepositoryJudge:
         return seal(home.judge_root(self.root))
 
     @contextlib.contextmanager
-    def tracing(self, kernel: Path) -> Iterator[None]:
-        """While the block runs: ``judge`` finds this file traced, if processes wait that were made under its seal.
+    def tracing(self, kernel: Path) -> Iterator[RepositoryJudge]:
+        """While the block runs: this judge, for which the file is traced already if processes wait for work.
 
-        The trace counts for the same bytes alone. What fails is tried again, and said, where it is needed.
+        It counts under the seal that they were made for, for the same bytes alone. What fails is tried again, and said,
+        where it is needed.
         """
-        if self.evaluator in devices.MODELS:
-            with contextlib.suppress(OSError, Refusal):
-                source = paths.read(kernel, contract.MAX_SOURCE_BYTES)
-                self._early.extend(filter(None, [Workers.waiting(self.chip)]))
-                for workers in self._early:
-                    workers.begin(TraceRequest(source=source, name=kernel.name, chip=self.chip))
         with contextlib.ExitStack() as stack:
-            for workers in self._early:
-                stack.enter_context(workers)
-            yield
+            early = None
+            with contextlib.suppress(OSError, Refusal):
+                if self.evaluator in devices.MODELS and (early := Workers.waiting(self.chip)):
+                    stack.enter_context(early)
+                    source = paths.read(kernel, contract.MAX_SOURCE_BYTES)
+                    early.begin(TraceRequest(source=source, name=kernel.name, chip=self.chip))
+            yield replace(self, early=early)
 
     def protected_paths(self) -> Collection[str]:
         """Files that may not differ from HEAD: a clone's judge. An installed one is in no repository of the user's."""
@@ -159,8 +159,7 @@ class RepositoryJudge:
             remember=self.remember,
         )
         try:
-            early = self._early.pop() if self._early else None
-            workers = early if early and early.seal == request.conditions.seal else None
+            workers = self.early if self.early and self.early.seal == request.conditions.seal else None
             verdict = self.function(request, workers=workers, progress=self.progress)
             if evidence_id:
                 write_views(verdict, request, trace_of(self.root / TRACES, evidence_id))

@@ -146,33 +146,27 @@ def test_a_file_is_traced_before_it_is_judged_by_workers_of_the_same_seal(tmp_pa
 
     monkeypatch.setattr(wiring, "recent_seal", lambda root: "the judge's")
     monkeypatch.setattr(wiring.Workers, "waiting", lambda chip: waiting)
-    waiting, one = Waiting(seal), repository_judge(stage, judged)
-    with one.tracing(stage.root / "kernel.py"):
-        for _ in range(2):
-            one.judge(stage.root / "kernel.py", kernel_rel="kernel.py")
+    waiting, kernel = Waiting(seal), stage.root / "kernel.py"
+    with repository_judge(stage, judged).tracing(kernel) as one:
+        one.judge(kernel, kernel_rel="kernel.py")
         assert not waiting.closed
     assert waiting.closed
-    assert asked == [waiting if used else None, None]
+    assert asked == [waiting if used else None]
     (request,) = waiting.began
-    assert (request.source, request.name, request.chip) == (
-        (stage.root / "kernel.py").read_bytes(),
-        "kernel.py",
-        CHIPS["v5e"],
-    )
+    assert (request.source, request.name, request.chip) == (kernel.read_bytes(), "kernel.py", CHIPS["v5e"])
 
 
-def test_nothing_is_traced_before_where_there_is_no_file_no_process_or_no_model(tmp_path, monkeypatch):
-    stage, asked = Stage.new(tmp_path / "repository"), []
-    monkeypatch.setattr(wiring.Workers, "waiting", asked.append)
-    one = repository_judge(stage, None)
-    for judge_of, kernel in (
-        (one, tmp_path / "none.py"),
-        (dataclasses.replace(one, evaluator="cpu"), stage.root / "kernel.py"),
-    ):
-        with judge_of.tracing(kernel):
-            assert not asked
-    with one.tracing(stage.root / "kernel.py"):
-        assert asked == [CHIPS["v5e"]]
+def test_nothing_is_traced_before_where_there_is_no_model_no_process_or_no_file(tmp_path, monkeypatch):
+    stage, waiting = Stage.new(tmp_path / "repository"), Waiting("one")
+    one, kernel = repository_judge(stage, None), stage.root / "kernel.py"
+    monkeypatch.setattr(wiring.Workers, "waiting", lambda chip: None)
+    for judge_of in (one, dataclasses.replace(one, evaluator="cpu")):
+        with judge_of.tracing(kernel) as same:
+            assert same == judge_of
+    monkeypatch.setattr(wiring.Workers, "waiting", lambda chip: waiting)
+    with one.tracing(tmp_path / "none.py"):
+        assert not waiting.began
+    assert waiting.closed
 
 
 def test_across_asks_for_each_chip_once_with_the_same_bytes_and_workers(tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def run_command(options: argparse.Namespace, *, root: Path, function: JudgeFunct
     )
     with Progress() as progress:
         kernel, judge = _subject(root, options, function, progress, committed=True)
-        with _traced(judge, kernel):
+        with _tracing(judge, kernel) as judge:
             outcome = run_experiment(idea, root=root, kernel=kernel, judge=judge, wait_s=options.wait, progress=say)
     return _end(root, outcome, options, say)
 
@@ -62,7 +62,7 @@ def prepare_command(options: argparse.Namespace, *, root: Path, function: JudgeF
     """Judge the work tree, and leave git alone."""
     with Progress() as progress:
         kernel, judge = _subject(root, options, function, progress, committed=False)
-        with _traced(judge, kernel):
+        with _tracing(judge, kernel) as judge:
             outcome = judge_only(root=root, kernel=kernel, judge=judge, progress=say)
     return _end(root, outcome, options, say)
 
@@ -141,9 +141,9 @@ def _subject(
     return home.kernel(root, options.kernel), _judge(root, options, function, progress)
 
 
-def _traced(judge: Judge, kernel: Path) -> contextlib.AbstractContextManager[None]:
-    """While the block runs: the file is traced beside what comes before its verdict."""
-    return judge.tracing(kernel) if isinstance(judge, RepositoryJudge) else contextlib.nullcontext()
+def _tracing(judge: Judge, kernel: Path) -> contextlib.AbstractContextManager[Judge]:
+    """While the block runs: the judge, for which the file is traced beside what comes before its verdict."""
+    return judge.tracing(kernel) if isinstance(judge, RepositoryJudge) else contextlib.nullcontext(judge)
 
 
 def _judge(root: Path, options: argparse.Namespace, function: JudgeFunction, progress: Progress) -> Judge:

@@ -14,8 +14,8 @@ from tests.exam.judge.programs import examined
 def without_jail(monkeypatch):
     """Traces in this process what does no harm at import: a child's start is most of what a small verdict costs."""
 
-    def step(wanted, _child, **_):
-        return examined(wanted.source.decode(), wanted.name)[0], "traced without a jail"
+    def step(tracing, **_):
+        return examined(tracing.request.source.decode(), tracing.request.name)[0], "traced without a jail"
 
     def definition(wanted, _child):
         return {"": wanted.source}
