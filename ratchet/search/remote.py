@@ -175,5 +175,5 @@ def judges(
             return
         device = cluster.device()
         say(f"measured on {measures}: {device.chip}, {device.compiler}")
-        here = {one.name: getattr(judge, one.name) for one in dataclasses.fields(judge) if one.init}
+        here = {one.name: getattr(judge, one.name) for one in dataclasses.fields(judge)}
         yield Remote(**here, cluster=cluster, device=device), cluster
