@@ -10,6 +10,7 @@ the private environment alone; their compiled code is kept in the judge's privat
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -118,5 +119,23 @@ def starting() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def leave(code: int) -> None:
+    """End the process with all that waits for its end done and all that it printed written.
+
+    Python would take its modules apart first: a tenth of a second of every command, for nobody. Where a thread is still
+    at work or something cannot be written, that is what happens all the same.
+    """
+    if threading.active_count() > 1:
+        return
+    with contextlib.suppress(OSError, ValueError):  # it is said as ever
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    leave(ended)
+    sys.exit(ended)

@@ -360,3 +360,46 @@ def test_the_start_knows_it():
     done = subprocess.run([python, "-I", "-S", start, "prewarm"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert bytecode._mark(children.packages()).exists()
+
+
+LEAVES = """
+import atexit, sys, threading
+from ratchet.process.boot import start
+atexit.register(print, "done at its end")
+print("said")
+{}
+start.leave(3)
+print("it went on")
+"""
+
+
+def left(before: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
+    """A process that leaves, ``before`` which it does something."""
+    command = [sys.executable, "-c", LEAVES.format(before)]
+    return subprocess.run(command, cwd=HERE, text=True, timeout=60, check=False, **settings)
+
+
+def test_a_process_leaves_with_everything_said_and_done():
+    done = left(capture_output=True)
+    assert (done.returncode, done.stdout) == (3, "said\ndone at its end\n")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "threading.Thread(target=lambda: threading.Event().wait(1)).start()",
+        "sys.stdout.close(); sys.stdout = sys.stderr",
+    ],
+    ids=["a thread", "output that is closed"],
+)
+def test_it_ends_as_any_other_where_something_is_left(before):
+    done = left(before, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert "said\n" in done.stdout
+    assert ("it went on" in done.stdout) == ("Thread" in before)
+
+
+def test_what_cannot_be_written_is_for_the_end_to_say():
+    with open("/dev/full", "w") as full:
+        done = left(stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode not in (0, 3)
+    assert "No space left" in done.stderr
