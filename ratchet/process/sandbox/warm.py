@@ -206,9 +206,9 @@ def process(kind: Kind, seal: str) -> Warm | None:
 
 
 def waiting(kinds: Sequence[Kind]) -> tuple[str, list[Warm]]:
-    """A process of each kind, that wait for work and were made under one seal, and that seal; none where they do not.
+    """A waiting process of each kind, all made under one seal, and that seal; none where one kind has none.
 
-    The seal is to be looked at before anything counts that comes of them.
+    Nothing that comes of them counts before the caller has compared the seal with the judge's.
     """
     if not (fast.ON.forks and fast.ON.standby):
         return "", []

@@ -202,7 +202,7 @@ class Machine(Arithmetic):
             elif not space and unit.is_kernel and isinstance(where, Unknown) and not where.given:
                 given[number] = operand_unknown(name, number)
             elif kind == "output" and space in ("hbm", "vmem") and isinstance(where, int):
-                granules = self._result_bytes(name, number) // GRANULE_BYTES
+                granules = -(-self._result_bytes(name, number) // GRANULE_BYTES)
                 self.memory.overwrite(space, self.memory.granule(space, where), max(1, granules))
         return tuple(given)
 

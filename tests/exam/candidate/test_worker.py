@@ -68,7 +68,7 @@ def test_what_happens_at_import_and_while_tracing(edits, status, said):
 
 
 def test_a_kernel_file_finds_the_compilers_modules_imported_in_a_process_of_its_own():
-    """As in a fork of one that has traced kernels: what a file may reach must not hang on how its process began."""
+    """A new process has them, and a fork of one that traced kernels: what a file may reach is the same in both."""
     found = f"import sys, {worker.__name__}; print('jax._src.tpu_custom_call' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", found], text=True, cwd=HERE).strip() == "True"
 
