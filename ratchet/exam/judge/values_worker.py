@@ -25,7 +25,7 @@ from ratchet.exam.judge.comparison import Answer, Comparer, answered, found, ref
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.inputs import Inputs, Instance
 from ratchet.exam.problem.problem import Problem, decode
-from ratchet.exam.problem.programs import Programs
+from ratchet.exam.problem.programs import Arrays, Programs
 from ratchet.process.concurrency import BackgroundJobs
 from ratchet.process.sandbox import system
 from ratchet.process.sandbox.child import serve
@@ -53,6 +53,7 @@ class Values:
         self.comparer = Comparer(self.inputs)
         self._candidate: tuple[str, mosaic.Loaded, TokenTable] | None = None
         self._executions: BackgroundJobs[mosaic.RunResult] = BackgroundJobs()
+        self._arrays: BackgroundJobs[Arrays] = BackgroundJobs()
 
     def make_reference(self, random: Instance, asked: requests.MakeReference) -> Answer:
         self.comparer.references.of(replace(random, kind=asked.kind, whole=asked.whole))
@@ -81,12 +82,14 @@ class Values:
             loaded.begin_check()
         with _explained(tokens):
             self._begin(then, loaded)
-            reference, arrays = references.of(instance), self.inputs.of(instance)
+            reference, arrays = references.of(instance), self._arrays_of(instance)
             result = None if hazards or order else self._executions.take(_key(instance))
             if result is None:
                 seed = order or _order(kind, loaded)
                 # Probes run in that order where memory holds NaN.
                 result = loaded.check(arrays, at_once=True) if hazards else loaded.run(arrays, seed=seed)
+                if hazards:
+                    self._begin_arrays(then)
         about = {
             "module_version": loaded.program.module_version,
             "operations": loaded.program.covered,
@@ -105,7 +108,7 @@ class Values:
     def _begin(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> None:
         """Execute the program on these instances in another thread, except where that was begun before.
 
-        On several chips executions take turns, so nothing is gained there.
+        On several chips executions take turns, so nothing is gained there: see ``_begin_arrays``.
         """
         problem = wanted[0].problem if wanted else None
         if problem and problem.mesh.chips == 1 and problem.compulsory_bytes <= _MEANWHILE_BYTES:
@@ -115,6 +118,21 @@ class Values:
                 return loaded.run(self.inputs.of(instance), seed=_order(instance.kind, loaded))
 
             self._executions.begin({_key(one): functools.partial(execute, one) for one in wanted})
+
+    def _begin_arrays(self, wanted: Sequence[Instance]) -> None:
+        """On several chips make the inputs of the next instance that are all new, while the program runs on probes.
+
+        Of one only: pages that the system hands out for the first time are what takes the time.
+        """
+        new = [one for one in wanted if not instances.is_probe(one.kind)][:1]
+        if new and new[0].problem.mesh.chips > 1 and new[0].problem.compulsory_bytes <= _MEANWHILE_BYTES:
+            self._arrays.begin({_key(new[0]): functools.partial(self.inputs.of, new[0])})
+
+    def _arrays_of(self, instance: Instance) -> Arrays:
+        if (begun := self._arrays.take(_key(instance))) is None:
+            return self.inputs.of(instance)
+        self._arrays.forget()
+        return begun
 
     def check_outputs(self, random: Instance, asked: requests.CheckOutputs) -> Answer:
         instance = replace(random, kind=asked.kind, whole=asked.whole)
@@ -166,6 +184,7 @@ class Values:
         if self._candidate is None or self._candidate[0] != digest:
             self.comparer.forget()
             self._executions.forget()
+            self._arrays.forget()
             exported, tokens = tokenise(program)
             with _explained(tokens):
                 self._candidate = digest, mosaic.translated(exported, mosaic.Options()), tokens

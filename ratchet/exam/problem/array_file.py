@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,19 +34,22 @@ def more_of(folder: Path, kind: str) -> list[Path]:
     return sorted(folder.glob(f"{kind}.more-*{SUFFIX}"))
 
 
-def read(path: Path) -> list[np.ndarray[Any, Any]]:
-    """The arrays of a file, which cannot be written to; none if it is not there, or was cut off or damaged."""
+def read(path: Path, *, to_change: bool = False) -> list[np.ndarray[Any, Any]]:
+    """The arrays of a file; none if it is not there, or was cut off or damaged.
+
+    They cannot be written to, or, ``to_change``, take memory of their own for the pages that are written.
+    """
     try:
         with path.open("rb") as file:
             end, arrays = os.fstat(file.fileno()).st_size, []
             while file.tell() < end:
-                arrays.append(_mapped(file))
+                arrays.append(_mapped(file, "c" if to_change else "r"))
             return arrays
     except (OSError, ValueError, EOFError):
         return []
 
 
-def _mapped(file: BinaryIO) -> np.ndarray[Any, Any]:
+def _mapped(file: BinaryIO, mode: Literal["c", "r"]) -> np.ndarray[Any, Any]:
     """The next array of a file."""
     import numpy as np
 
@@ -54,7 +57,7 @@ def _mapped(file: BinaryIO) -> np.ndarray[Any, Any]:
         raise ValueError(f"{file.name} holds no arrays of this format")
     shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
     start, size = file.tell(), math.prod(shape)
-    array = np.memmap(file, dtype, mode="r", offset=start, shape=(size,)) if size else np.empty(0, dtype)
+    array = np.memmap(file, dtype, mode, offset=start, shape=(size,)) if size else np.empty(0, dtype)
     file.seek(start + size * dtype.itemsize)
     return np.asarray(array).reshape(shape, order="F" if by_columns else "C")
 

@@ -109,7 +109,8 @@ class Inputs:
         if name in ("random", "fresh"):
             return arrays
         if name == "probe":
-            made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes)
+            own = self._to_change(instance, arrays)
+            made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes, own)
         elif name == instances.SIGNED:
             made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
         else:
@@ -121,15 +122,14 @@ class Inputs:
 
     def _draw(self, instance: Instance, base: str) -> Arrays:
         """The draw that a kind is made of: of the judge's key, or of another for each ``fresh`` one."""
-        seed = hashlib.sha256(instance.secret + base.encode()).digest()[:8]
-        key = np.frombuffer(seed, np.uint32)
+        key = _key(instance, base)
 
         def make() -> Arrays:
             if base == "random":
                 return self._stored_draw(instance, key)
             return self.programs.drawn(instance.problem, key)
 
-        return self._once("draw", (instance.problem.inputs_sha256, seed), make)
+        return self._once("draw", (instance.problem.inputs_sha256, key.tobytes()), make)
 
     def _stored_draw(self, instance: Instance, key: np.ndarray[Any, Any]) -> Arrays:
         """The draw of the judge's key, kept with the references unless it is large.
@@ -147,6 +147,17 @@ class Inputs:
             array_file.write(path, [key, *as_bytes(drawn)])
         return drawn
 
+    def _to_change(self, instance: Instance, arrays: Arrays) -> Arrays:
+        """``arrays`` once more, which are those of the stored draw but for what steers; none where it is not stored.
+
+        A probe changes a few rows of them: a copy of a cache of keys takes half a second of fresh pages.
+        """
+        stored = array_file.read(array_file.path_of(instance.cache, DRAWN), to_change=True)
+        if not stored or stored[0].tobytes() != _key(instance, "random").tobytes():
+            return []
+        kept, steering = from_bytes(stored[1:], instance.problem.inputs), self.steering(instance.problem)
+        return [np.array(arrays[position]) if position in steering else own for position, own in enumerate(kept)]
+
     def _tables(self, instance: Instance, drawn: Arrays) -> list[int]:
         """Positions of the inputs that are the same for every key, as ``drawn`` by one: see ``instances.tables``.
 
@@ -163,6 +174,11 @@ class Inputs:
             return found
 
         return self._once("tables", path, make)
+
+
+def _key(instance: Instance, base: str) -> np.ndarray[Any, Any]:
+    """The key of a draw: it follows from the judge's secret."""
+    return np.frombuffer(hashlib.sha256(instance.secret + base.encode()).digest()[:8], np.uint32)
 
 
 def _are_few(problem: Problem) -> bool:

@@ -102,19 +102,21 @@ def probe(
     mesh: Mesh | None = None,
     place: int = 0,
     axes: Axes = (),
+    to_change: Sequence[np.ndarray[Any, Any]] = (),
 ) -> list[np.ndarray[Any, Any]]:
     """Each float input with ``PROBED_ROWS`` rows made large: whatever depends on them has to move.
 
     On several chips only what lies on the chip at ``place`` changes; arrays that all chips hold stay as they are,
-    unless there are no others.
+    unless there are no others. ``to_change`` are the inputs once more, to be changed and not copied.
     """
     mesh = mesh or Mesh()
     parts = [mesh.part(number, array.shape, place) for number, array in enumerate(inputs)]
     split = [array[own].size < array.size for array, own in zip(inputs, parts, strict=True)]
     changed = []
     for number, (array, own, is_split) in enumerate(zip(inputs, parts, split, strict=True)):
-        new, along = np.array(array), axes[number] if axes else ()
+        new, along = array, axes[number] if axes else ()
         if is_float(array.dtype) and array.ndim and array.size > 1 and (is_split or not any(split)):
+            new = to_change[number] if to_change else np.array(array)
             view = np.moveaxis(new[own], spiked_axis(new[own].shape, along), 0)
             for row in probed_rows(len(view), generator):
                 view[row] = as_dtype(np.asarray(view[row], np.float32) * SPIKE, new.dtype)

@@ -35,6 +35,14 @@ def test_nothing_can_be_written_into_what_is_read(tmp_path):
         array[0] = 1
 
 
+def test_what_is_read_to_be_changed_leaves_the_file_as_it_is(tmp_path):
+    array_file.write(tmp_path / "a.npy", [np.arange(3)])
+    (array,) = array_file.read(tmp_path / "a.npy", to_change=True)
+    array[0] = 7
+    (again,) = array_file.read(tmp_path / "a.npy")
+    assert [*array, *again] == [7, 1, 2, 0, 1, 2]
+
+
 def test_a_file_that_was_cut_off_is_none(tmp_path):
     array_file.write(tmp_path / "a.npy", [np.arange(3), np.ones((2, 5))])
     whole = (tmp_path / "a.npy").read_bytes()

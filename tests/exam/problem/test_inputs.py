@@ -64,6 +64,16 @@ def test_the_draw_of_a_key_is_kept_with_the_references_and_is_not_that_of_anothe
         assert as_bytes(again) == as_bytes(inputs().of(instance("segment_sum", tmp_path / "alone", kind)))
 
 
+@pytest.mark.parametrize("name", ["segment_sum", "rope"])
+def test_a_probe_of_the_kept_draw_is_that_of_one_that_is_not_kept(tmp_path, monkeypatch, name):
+    kept, made = instance(name, tmp_path, "probe"), inputs()
+    draw = as_bytes(made.of(kept.of_kind("mixed")))
+    probe = made.of(kept)
+    assert as_bytes(inputs().of(kept.of_kind("mixed"))) == draw, "a probe changed what is kept"
+    monkeypatch.setattr(module, "DRAWN_BYTES", 0)
+    assert as_bytes(inputs().of(instance(name, tmp_path / "none", "probe"))) == as_bytes(probe)
+
+
 def refusing_other_draws(drawn):
     """What steers is drawn, of a public key."""
 
