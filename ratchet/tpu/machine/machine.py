@@ -69,7 +69,7 @@ class Machine(Arithmetic):
                 :class:`UndecidedBranch` there.
         """
         chip = programs.chip
-        self.memory = Memory(chip.hbm_address_bytes)
+        self.memory = Memory(chip.hbm_address_bytes, programs.addresses.fixed_smem)
         self.unwritten = Unknown("a register that nothing wrote on this path")
         self.engine = DmaEngine(chip, chip.constants, self._deadlock)
         """DMA queues and sync flags."""
@@ -143,10 +143,7 @@ class Machine(Arithmetic):
             return f"a register is read before it is written ({error})"
         if isinstance(error, IndexError):
             return "an operand that the caller does not pass"
-        word = error.args[0]
-        known = self.addresses.fixed_smem.get(word) if isinstance(word, int) else None
-        what = f"the runtime's {known.tag!r}" if known else f"scalar memory word {word!r}, never written"
-        return f"a load from {what}"
+        return f"a load from the runtime's {self.addresses.fixed_smem[error.args[0]].tag!r}"
 
     # --- called by generated code: control ---
 

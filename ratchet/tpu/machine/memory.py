@@ -6,7 +6,7 @@ Known are inputs that steer control flow and tables of the compiler's. They are 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,11 +37,25 @@ _TRACED_BYTES = 4096
 _STORED = partial(Unknown, "what a program stored")
 
 
+class ScalarMemory(dict[int, object]):
+    """Words by address. A load of one that nothing wrote is unknown: the compiler loads ahead of the last step, too."""
+
+    def __init__(self, fixed: Container[int] = ()) -> None:
+        super().__init__()
+        self._fixed = fixed
+        """Words that the runtime writes: of one that is not known a load is a KeyError."""
+
+    def __missing__(self, word: int) -> object:
+        if word in self._fixed:
+            raise KeyError(word)
+        return Unknown(f"scalar memory word {word}, never written", given=True)
+
+
 class Memory:
     """The memories of one machine. HBM and VMEM are counted in DMA granules, scalar memory in words."""
 
-    def __init__(self, hbm_address_bytes: int) -> None:
-        self.smem: dict[int, object] = {}
+    def __init__(self, hbm_address_bytes: int, fixed: Container[int] = ()) -> None:
+        self.smem = ScalarMemory(fixed)
         self._per_address = {"hbm": hbm_address_bytes // GRANULE_BYTES}
         """Granules per address step, where that is not the one of VMEM."""
         self._ranges: list[tuple[str, int, list[object]]] = []

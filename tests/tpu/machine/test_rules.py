@@ -13,6 +13,7 @@ from ratchet.tpu import scalar
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.listing import read_instruction
 from ratchet.tpu.machine.emitter import Emitter
+from ratchet.tpu.machine.memory import ScalarMemory
 from ratchet.tpu.machine.rules import RULES
 from ratchet.tpu.machine.words import Arithmetic, NotExecutable, Unknown, UnknownSteers
 
@@ -110,6 +111,19 @@ def test_unknown_passes_through(opcode: str) -> None:
     unknown = Unknown("an operand")
     count = 1 if opcode in ONE_OPERAND else 2
     assert computed(opcode, ["%s1_s1", "%s2_s2"][:count], s1=unknown, s2=3) is unknown
+
+
+def test_a_word_that_nothing_wrote_steers_nothing_and_one_of_the_runtime_is_no_word() -> None:
+    memory = ScalarMemory(fixed=[3])
+    memory[7] = 5
+    assert memory[7] == 5
+    beyond = memory[8]
+    assert isinstance(beyond, Unknown)
+    with pytest.raises(UnknownSteers, match="scalar memory word 8, never written"):
+        bool(beyond)
+    with pytest.raises(KeyError):
+        memory[3]
+    assert list(memory) == [7]
 
 
 # --- what the caller leaves in registers, beside what the first bundle puts there ---
