@@ -7,7 +7,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ratchet.commands.options import json_option, kernel_argument, kernel_option
 from ratchet.loop.history import History
@@ -100,16 +100,16 @@ def write(path: Path, data: bytes, *, root: Path, say: Say) -> None:
     Raises:
         Refusal: USAGE where there is no such folder, or it is a folder; NO_SPACE or LEDGER_UNWRITABLE.
     """
-    real = path.parent.resolve() / path.name
-    if (there := paths.is_folder(real)) or not Root(real.parent).exists("."):
+    place, name = paths.of(path)
+    if (there := place.is_folder(name)) or not place.exists(PurePath(name).parent):
         what = "is a folder, wanted a file" if there else f"cannot be written: there is no {path.parent}"
         raise Refusal(Status.USAGE, f"-o: {path} {what}")
     with writing(str(path)):
-        paths.write_named(real, data)
+        paths.write_named(path, data)
     say(f"wrote {path} ({len(data) / 1e6:.1f} MB)")
-    name = _inside(root, real)
-    if any(one.code == "??" and one.path == name for one in History(root).checks.differences()):
-        say(f"git does not ignore {name}, and the next experiment would be refused because of it: add it to .gitignore")
+    new = _inside(root, path)
+    if any(one.code == "??" and one.path == new for one in History(root).checks.differences()):
+        say(f"git does not ignore {new}, and the next experiment would be refused because of it: add it to .gitignore")
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,21 @@ _NO_LANDLOCK = _edit("ratchet/process/sandbox/landlock.py", "    have = version(
 """Around an agent's command."""
 
 
+_LINKS_FOLLOWED = (
+    (
+        "ratchet/process/root.py",
+        "return (openat2 if has_openat2() else _walk)(top, inside, flags, mode)",
+        "return os.open(inside, flags, mode, dir_fd=top)",
+    ),
+    ("ratchet/process/root.py", "follow_symlinks=False", "follow_symlinks=True"),
+)
+_WRITTEN_IN_PLACE = _edit(
+    "ratchet/process/root.py",
+    "            file.write(data)\n            file.flush()\n            if flush:\n",
+    "            (self.path / self.name(name)).write_bytes(data)\n            return\n            if flush:\n",
+)
+
+
 def _wall(name: str) -> tuple[tuple[str, str, str], ...]:
     walls = f'[name for name in self.walls.names if name != "{name}"]'
     return (
@@ -290,24 +305,30 @@ SWITCHES = {
     ),
     "opener": Switch(
         cheat="c50_link_for_the_evidence",
-        edits=_edit(
-            "ratchet/process/root.py",
-            "return (openat2 if has_openat2() else _walk)(top, inside, flags, mode)",
-            "return os.open(inside, flags, mode, dir_fd=top)",
-        )
-        + _edit("ratchet/process/root.py", "follow_symlinks=False", "follow_symlinks=True"),
-        then=("CHANGED OUTSIDE",),
-        also=("c51_link_for_the_agents_records",),
+        edits=_LINKS_FOLLOWED,
+        then=("CHANGED OUTSIDE", "SYNTAX_ERROR"),
+        also=(
+            "c50_link_above_a_report",
+            "c50_link_for_the_references",
+            "c50_module_of_a_link",
+            "c51_link_for_the_agents_records",
+        ),
     ),
     "opener: new files": Switch(
         cheat="c51_hard_link_for_a_report",
-        edits=_edit(
-            "ratchet/process/root.py",
-            "            file.write(data)\n            file.flush()\n            if flush:\n",
-            "            (self.path / self.name(name)).write_bytes(data)\n            return\n            if flush:\n",
-        ),
+        edits=_WRITTEN_IN_PLACE,
         then=("CHANGED OUTSIDE",),
         also=("c50_link_for_a_report",),
+    ),
+    "opener: races": Switch(
+        cheat="c51_swapped_folder",
+        edits=_LINKS_FOLLOWED + _WRITTEN_IN_PLACE,
+        then=("CHANGED OUTSIDE",),
+    ),
+    "opener: pipes": Switch(
+        cheat="c50_pipe_for_a_mark",
+        edits=_edit("ratchet/process/root.py", "_REGULAR = os.O_NONBLOCK | os.O_NOCTTY", "_REGULAR = os.O_NOCTTY"),
+        then=("HANGS",),
     ),
     "plain git": Switch(
         cheat="c51_hook_of_a_work_tree",
@@ -326,6 +347,7 @@ SWITCHES = {
         ),
         then=("CHANGED OUTSIDE",),
         also=(
+            "c50_filter",
             "c51_filter_of_an_included_file",
             "c51_filter_of_a_work_trees_configuration",
             "c51_way_to_a_remote",
@@ -334,6 +356,12 @@ SWITCHES = {
     "plain git: links": Switch(
         cheat="c51_link_for_the_work_trees",
         edits=_edit("ratchet/loop/plumbing.py", 'if link := next(links, ""):', 'if link := "":'),
+        then=("CHANGED OUTSIDE", "LEDGER_UNWRITABLE"),
+        also=("c50_link_for_the_lock", "c50_link_for_the_state"),
+    ),
+    "plain git: its folder": Switch(
+        cheat="c50_link_for_the_git_folder",
+        edits=_edit("ratchet/loop/plumbing.py", '(there := self.tree.state(".git")) is not None and', "False and"),
         then=("CHANGED OUTSIDE",),
     ),
     "plain git: addresses": Switch(
@@ -417,6 +445,25 @@ SWITCHES = {
         edits=_edit("ratchet/exam/candidate/configuration.py", "    if why:", "    if False:"),
         then=("USAGE, silently", "NOT_FOUND, silently"),
         also=("c51_cases_above",),
+    ),
+    "no programs of a table: above": Switch(
+        cheat="c51_include_above",
+        edits=_edit("ratchet/exam/candidate/configuration.py", "    if why:", "    if False:"),
+        then=("PASS",),
+    ),
+    "no programs of a table: git": Switch(
+        cheat="c50_include_of_git",
+        edits=_edit("ratchet/process/root.py", 'return ".git" in name.lower().split("/")', "return False"),
+        then=("PASS",),
+    ),
+    "no programs of a table: links": Switch(
+        cheat="c50_include_of_a_link",
+        edits=_edit(
+            "ratchet/exam/candidate/configuration.py",
+            "if not fitting and not glob.has_magic(pattern) and top.exists(pattern):",
+            "if False:",
+        ),
+        then=("PASS",),
     ),
     "no programs of a table: shares": Switch(
         cheat="c51_share_of_nan",
