@@ -45,7 +45,7 @@ def asked(corpora: corpus.Corpus, names: list[str]) -> list[corpus.Cheat]:
 
 def outcome(values: Values, problem: Problem, program: bytes, secret: bytes, cache: Path) -> str:
     """The kind of instance that refuses a program, and with what; PASS if none does."""
-    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    kinds = instances.kinds_of(problem)
     for kind in sorted(kinds, key=lambda kind: kind.startswith(LAST)):
         instance = Instance(problem=problem, kind=kind, secret=secret, cache=cache)
         if (status := values.check(instance, program=program)["status"]) != Status.PASS.name:

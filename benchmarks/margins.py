@@ -59,7 +59,7 @@ class Asked:
         for number in range(secrets):
             secret = hashlib.sha256(b"margins" + bytes([number])).digest()
             made, folder = {}, tempfile.mkdtemp(prefix="margins-")
-            for kind in instances.kinds(problem.mesh, problem.mixed_axes):
+            for kind in instances.kinds_of(problem):
                 instance = Instance(problem=problem, kind=kind, secret=secret, cache=Path(folder))
                 reference, arrays = references.made(instance), inputs.of(instance)
                 exact, losses, native = reference.exact, reference.losses, reference.native

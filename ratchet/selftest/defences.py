@@ -153,6 +153,13 @@ DEFENCES = (
             _S.NOT_FINITE,
             said=("signed inputs",),
         ),
+        _row(
+            "small inputs",
+            "inputs of which one number is made are checked all small, too",
+            _S.WRONG_VALUES,
+            _S.NOT_FINITE,
+            said=("small inputs",),
+        ),
         _row("finite", "no NaN or infinity where the reference has none", _S.NOT_FINITE),
         _row("weak problems", "a problem that constants or a copy of an input would pass is refused", _S.WEAK_PROBLEM),
         _row(

@@ -69,8 +69,9 @@ def _finding(*labels: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def _no_instance(name: str) -> tuple[tuple[str, str, str], ...]:
-    kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed", "signed") if one != name)
-    return (("ratchet/exam/problem/instances.py", 'KINDS = ("random", "probe", "mixed", SIGNED)', f"KINDS = ({kept})"),)
+    kept = ", ".join(f'"{one}"' for one in ("random", "probe", "mixed", "signed", "small") if one != name)
+    kinds = 'KINDS = ("random", "probe", "mixed", SIGNED, SMALL)'
+    return (("ratchet/exam/problem/instances.py", kinds, f"KINDS = ({kept})"),)
 
 
 SWITCHES = {
@@ -208,6 +209,7 @@ SWITCHES = {
         then=("PASS",),
     ),
     "probes": Switch(cheat="c06_special_value", edits=_no_instance("probe"), then=("PASS", "WRONG_VALUES")),
+    "small inputs": Switch(cheat="c05_norm_never_small", edits=_no_instance("small"), then=("PASS",)),
     "inputs of one sign": Switch(cheat="c06_maximum_from_zero", edits=_no_instance("signed"), then=("PASS",)),
     "sides of a rounding": Switch(
         cheat="c17_factor_behind_gelu",

@@ -175,7 +175,7 @@ class Comparer:
             return
         for number in range(SECRETS):
             other = hashlib.sha256(random.secret + b"another" + bytes([number])).digest()
-            for kind in instances.kinds(problem.mesh, problem.mixed_axes):
+            for kind in instances.kinds_of(problem):
                 self.references.made(replace(random, kind=kind, secret=other))
 
 

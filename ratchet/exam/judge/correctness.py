@@ -37,6 +37,7 @@ CHECKS = {
     "public": "those of the modelled run, whose tables follow from them",
     "mixed": "large, tiny, equal, zero and integer regions",
     "signed": "regions of one sign, near and far from zero",
+    "small": "what one number is made of, all of it small",
 }
 
 
@@ -199,7 +200,7 @@ class Examiner:
 
     def prepare(self, problem: Problem, kinds: Sequence[str] = (), *, whole: bool = False) -> None:
         """Compute the references that are not cached yet, by default those of every check; ``whole``: of all rows."""
-        wanted = kinds or instances.kinds(problem.mesh, problem.mixed_axes)
+        wanted = kinds or instances.kinds_of(problem)
         missing = [kind for kind in wanted if not self._asking.has_reference(problem, kind, whole=whole)]
         for kind in missing:
             self.progress(f"reference in float64, once per problem: {kind}")
@@ -243,7 +244,7 @@ class Examiner:
         self.prepare(problem, whole=deep)
         program = self.workers.folder("candidate.bin")
         paths.write(program, artefact.program)
-        kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+        kinds = instances.kinds_of(problem)
         answers: dict[str, Record] = {}
         try:
             outputs = execute(program, self.write_inputs(problem, kinds), kinds) if execute else None

@@ -29,6 +29,8 @@ class Found(set[Axis]):
         super().__init__()
         self.ordered: dict[int, set[int]] = {}
         """By input, along which axes; none where that is not known."""
+        self.into_one: set[int] = set()
+        """Inputs that are summed or compared until one number is left."""
 
     def order(self, one: Labels, axes: Sequence[int]) -> None:
         """What runs along these dimensions is ordered, and with it all inputs of the value."""
@@ -49,6 +51,8 @@ class InputAxes(NamedTuple):
     whole: list[list[int]]
     """It is summed, and any block of it may be zero or equal: not where exponentials weigh the terms. A largest weight
     that meets a zero leaves the sum to what is small beside it, and any rounding of its logarithm moves that."""
+    total: list[list[int]]
+    """All its axes, where one number is made of all its elements: a norm, a mean, an extreme."""
 
 
 def input_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> InputAxes:
@@ -63,7 +67,16 @@ def input_axes(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> In
         mixed=mixed,
         ordered=[sorted(found.ordered[n]) if n in found.ordered and one else None for n, one in enumerate(floats)],
         whole=[[] if is_weighed else along for along in mixed],
+        total=[
+            along if n in found.into_one and floats[n] and _is_all(avals[n], along) else []
+            for n, along in enumerate(mixed)
+        ],
     )
+
+
+def _is_all(aval: jax.ShapeDtypeStruct, axes: Sequence[int]) -> bool:
+    """Whether an array has several elements, and runs along no other axes than these."""
+    return math.prod(aval.shape) > 1 and all(size == 1 or axis in axes for axis, size in enumerate(aval.shape))
 
 
 def _walk(jaxpr: Any, args: Sequence[Labels], found: Found) -> list[Labels]:
@@ -147,8 +160,15 @@ def _reduce(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     axes = equation.params["axes" if "axes" in equation.params else "dimensions"]
     for one in labels:
         found.update(*(one[axis] for axis in axes if axis < len(one)))
+        _note_totals(equation, one, found)
     kept = [tuple(x for d, x in enumerate(one) if d not in axes) for one in labels]
     return [kept[min(n, len(kept) - 1)] for n in range(len(equation.outvars))]
+
+
+def _note_totals(equation: Any, one: Labels, found: Found) -> None:
+    """What runs along an operand of which one number is made ends in it."""
+    if math.prod(equation.outvars[0].aval.shape) == 1:
+        found.into_one.update(number for label in one for number, _ in label)
 
 
 def _along(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
@@ -163,6 +183,7 @@ def _dot(equation: Any, labels: list[Labels], found: Found) -> list[Labels]:
     (contract, batch), (a, b) = equation.params["dimension_numbers"], labels
     for one, axes in zip((a, b), contract, strict=True):
         found.update(*(one[axis] for axis in axes))
+        _note_totals(equation, one, found)
     both = [_union(a[x], b[y]) for x, y in zip(*batch, strict=True)]
     free = [
         one[d]

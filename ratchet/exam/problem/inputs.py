@@ -113,6 +113,8 @@ class Inputs:
             made = instances.probe(arrays, generator, problem.mesh, int(place or 0), problem.mixed_axes, own)
         elif name == instances.SIGNED:
             made = instances.signed(arrays, generator, problem.mixed_axes, problem.drawn)
+        elif name == instances.SMALL:
+            made = instances.small(arrays, problem.total_axes)
         else:
             asked = problem.mixed_axes, problem.ordered_axes, problem.whole_axes, problem.drawn
             made = instances.mixed(arrays, generator, *asked)
@@ -183,5 +185,5 @@ def _key(instance: Instance, base: str) -> np.ndarray[Any, Any]:
 
 def _are_few(problem: Problem) -> bool:
     """Whether the inputs of all instances may be kept."""
-    count = len(instances.kinds(problem.mesh, problem.mixed_axes)) + 1
+    count = len(instances.kinds_of(problem)) + 1
     return count * sum(map(array_bytes, problem.inputs)) <= FEW_BYTES

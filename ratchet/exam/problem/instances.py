@@ -23,6 +23,7 @@ from ratchet.exam.problem import draws
 from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.draws import Drawn
 from ratchet.exam.problem.input_regions import DOMINATING, Sizes, Structures, as_dtype, cut, few_bits, pieces, stretches
+from ratchet.exam.problem.problem import Problem
 from ratchet.values import ArraySpec, Mesh
 
 Axes = Sequence[Sequence[int]]
@@ -30,19 +31,29 @@ Axes = Sequence[Sequence[int]]
 
 SIGNED = "signed"
 """The kind whose inputs make all elements of a row be off by the same: see ``parity``."""
-KINDS = ("random", "probe", "mixed", SIGNED)
+SMALL = "small"
+"""The kind in which all of an input is small."""
+KINDS = ("random", "probe", "mixed", SIGNED, SMALL)
 """``random``: as generated, with what steers the modelled run. ``probe``: the same with a few spiked rows.
-``mixed``: all structures at once, steered by secret ones. ``signed``: regions of one sign, far from zero."""
+``mixed``: all structures at once, steered by secret ones. ``signed``: regions of one sign, far from zero.
+``small``: of what one number is made, all small."""
 
 
-def kinds(mesh: Mesh, axes: Axes = ()) -> tuple[str, ...]:
+def kinds(mesh: Mesh, axes: Axes = (), total: Axes = ()) -> tuple[str, ...]:
     """The instances of a problem. On several chips every chip has a probe of its own: ``probe-0``, ``probe-1``, …
 
-    Where nothing is mixed no answer is a sum or an extreme, and there is none of one sign.
+    Where nothing is mixed no answer is a sum or an extreme, and there is none of one sign. Where none is one of all of
+    an input, none is small.
     """
     places = [""] if mesh.chips == 1 else [f"-{place}" for place in range(mesh.chips)]
-    asked = [kind for kind in KINDS if kind != SIGNED or any(axes)]
+    only = {SIGNED: any(axes), SMALL: any(total)}
+    asked = [kind for kind in KINDS if only.get(kind, True)]
     return tuple(kind + place for kind in asked for place in (places if kind == "probe" else [""]))
+
+
+def kinds_of(problem: Problem) -> tuple[str, ...]:
+    """The kinds of instances of a problem."""
+    return kinds(problem.mesh, problem.mixed_axes, problem.total_axes)
 
 
 def is_own(kind: str) -> bool:
@@ -59,6 +70,8 @@ SCALARS = 1024
 """An input of float32 or narrow integers with at most so many elements may be scalars, by which a kernel branches."""
 PROBED_ROWS = 4
 SPIKE = 24.0
+SMALL_NORM = 2.0**-10
+"""Below what engineers clip to, or add so that nothing is divided by zero."""
 NEAR_ZERO, FAR = 2.0, 64.0
 """Scales of regions of one sign: products of two such add up to some -200 in attention, where an exponential that is
 taken without the maximum is zero or infinite; far ones are so without being multiplied."""
@@ -201,6 +214,23 @@ def signed(
             sizes.write({}, sign if len(chosen) > 1 else sign * FAR)
             for end in _ENDS if len(chosen) > 1 else ():
                 sizes.write({spiked: end}, sign * NEAR_ZERO)
+    return changed
+
+
+def small(inputs: Sequence[np.ndarray[Any, Any]], total: Axes) -> list[np.ndarray[Any, Any]]:
+    """Each float input of which one number is made so small that its norm is below ``SMALL_NORM``; others as they are.
+
+    The regions of ``mixed`` are small beside others of their sum, and a norm of all is that of the largest. The scale
+    is a power of two, so that elements keep their digits. Floats of eight bits have no room for it.
+    """
+    changed = list(inputs)
+    for number, along in enumerate(total):
+        array = inputs[number]
+        if along and is_float(array.dtype) and array.dtype.itemsize > 1:
+            norm = math.sqrt(sum(float(np.vdot(piece, piece)) for piece in pieces(array)))
+            if 0 < norm < math.inf:
+                scale = math.ldexp(SMALL_NORM, -math.frexp(norm)[1])
+                changed[number] = as_dtype(np.asarray(array, np.float32) * np.float32(scale), array.dtype)
     return changed
 
 

@@ -82,6 +82,9 @@ class Problem:
     whole_axes: tuple[tuple[int, ...], ...] = ()
     """For each input those along which whole blocks are zero or equal. Nothing in a problem that was frozen before
     there were any: its losses may not hold for them."""
+    total_axes: tuple[tuple[int, ...], ...] = ()
+    """For each input all its axes, where one number is made of all of it. Nothing where there is none, and in a problem
+    that was frozen before."""
     drawn: tuple[Drawn | None, ...] = ()
     """For each integer input how it is drawn; None of others. Nothing where all are None."""
     output_splits: tuple[tuple[tuple[str, ...], ...] | None, ...] = ()
@@ -142,6 +145,8 @@ def encode(problem: Problem) -> bytes:
         document["ordered_axes"] = [axes if axes is None else list(axes) for axes in problem.ordered_axes]
     if problem.whole_axes:
         document["whole_axes"] = [list(axes) for axes in problem.whole_axes]
+    if any(problem.total_axes):
+        document["total_axes"] = [list(axes) for axes in problem.total_axes]
     if any(problem.drawn):
         document["drawn"] = [one and [one.kind, one.first, one.last] for one in problem.drawn]
     if problem.rows:
@@ -188,6 +193,7 @@ def of_document(document: Mapping[str, Any], programs: Mapping[str, Any]) -> Pro
         domains=domains_of(document.get("domains"), inputs),
         ordered_axes=ordered_of(document.get("ordered_axes"), inputs),
         whole_axes=axes_of(document["whole_axes"], inputs) if "whole_axes" in document else (),
+        total_axes=axes_of(document["total_axes"], inputs) if any(document.get("total_axes", ())) else (),
         drawn=drawn_of(document.get("drawn"), inputs),
         output_splits=splits(document["output_shardings"]),
         work=dict(document["work"]),

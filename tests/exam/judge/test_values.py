@@ -112,7 +112,7 @@ def test_honest_variants_pass(exam, problems, name):
     base, edits = HONEST[name]
     parity = exam.check(problems[base], examined(edited(BASES[base], *edits))[0])
     assert parity.worst_error <= 1
-    assert len(parity.checks) == len(instances.KINDS)
+    assert len(parity.checks) == len(instances.kinds_of(problems[base]))
     assert parity.rms_error < 2 * parity.floor_rms_error + 1e-7
 
 
@@ -202,7 +202,9 @@ def test_evidence_says_what_was_executed_and_found(exam, problems, tmp_path, mon
     assert passed["mosaic_module_version"] == failed["mosaic_module_version"] == parity.module_version > 0
     assert "libtpu" in passed["compiler"]
     assert "tpu.matmul" in passed["operations"]
-    assert [check["status"] for check in passed["checks"].values()] == ["PASS"] * len(instances.KINDS)
+    assert [check["status"] for check in passed["checks"].values()] == ["PASS"] * len(
+        instances.kinds_of(problems["attention"])
+    )
     assert failed["checks"]["random"]["status"] == "MEMORY_HAZARD"
     assert passed["program_sha256"] != failed["program_sha256"]
 
@@ -327,7 +329,11 @@ def test_a_number_is_weak_where_it_is_the_same_in_every_draw(monkeypatch, public
 def test_references_are_computed_once_and_the_secret_decides_them(exam, problems, root):
     exam.prepare(problems["rows"])
     (folder,) = (root / ".ratchet" / "references").glob(f"{problems['rows'].short}*")
-    kept = {f"{name}{suffix}" for name in (*instances.KINDS, "tables", "drawn") for suffix in (".npy", ".mac")}
+    kept = {
+        f"{name}{suffix}"
+        for name in (*instances.kinds_of(problems["rows"]), "tables", "drawn")
+        for suffix in (".npy", ".mac")
+    }
     assert {path.name for path in folder.iterdir()} == kept
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     exam.prepare(problems["rows"])
@@ -394,7 +400,7 @@ def test_a_damaged_program_cannot_be_verified(exam, problems):
 
 def test_what_is_executed_meanwhile_answers_the_same(problems, tmp_path):
     problem, program = problems["rows"], examined(ROWS)[0].program
-    kinds = instances.kinds(problem.mesh, problem.mixed_axes)
+    kinds = instances.kinds_of(problem)
     random = Instance(problem=problem, kind="random", secret=b"secret", cache=tmp_path)
 
     def answers(then):

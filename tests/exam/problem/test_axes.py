@@ -60,3 +60,12 @@ def test_what_is_ordered_is_found():
 def test_whole_blocks_are_changed_along_sums_that_no_exponential_weighs():
     assert input_axes(lambda x, w: x @ w, X, spec(512, 8)).whole == [[1], [0]]
     assert input_axes(*(CASES["attention"][0], *CASES["attention"][1])).whole == [[], [], []]
+
+
+def test_an_input_of_which_one_number_is_made_is_found():
+    scale = spec(512)
+    assert input_axes(lambda x, s: x * s / jnp.linalg.norm(x), X, scale).total == [list(range(len(X.shape))), []]
+    assert input_axes(lambda x: x / jnp.max(jnp.sum(x, axis=0)), X).total == [list(range(len(X.shape)))]
+    assert input_axes(lambda x: x / jnp.sum(x, axis=1, keepdims=True), X).total == [[]]
+    assert input_axes(lambda x: x.reshape(-1) @ x.reshape(-1), X).total == [list(range(len(X.shape)))]
+    assert input_axes(lambda x, s: x * s[0], X, scale).total == [[], []], "one of several is no number made of all"

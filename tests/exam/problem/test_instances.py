@@ -119,6 +119,24 @@ def test_every_chip_has_a_probe_and_what_is_mixed_is_tried_with_one_sign(chips, 
     mesh = Mesh(axes=(("chip", chips),))
     assert instances.kinds(mesh) == instances.kinds(mesh, [(), ()]) == kinds
     assert instances.kinds(mesh, [(), (1,)]) == (*kinds, "signed")
+    assert instances.kinds(mesh, [(), (0, 1)], [(), (0, 1)]) == (*kinds, "signed", "small")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_one_number_is_made_of_is_small_and_keeps_its_digits(dtype):
+    one, other = (np.random.default_rng(0).normal(size=(64, 48)).astype(dtype) for _ in range(2))
+    made, same = instances.small([one, other], [(0, 1), ()])
+    assert 0 < np.linalg.norm(made.astype(float)) < instances.SMALL_NORM
+    ratio = one.astype(float) / made.astype(float)
+    assert (ratio == ratio[0, 0]).all()
+    assert same is other
+
+
+def test_what_cannot_be_made_small_stays():
+    zeros, narrow = np.zeros((8, 8), np.float32), np.ones((8, 8), ml_dtypes.float8_e4m3fn)
+    assert [a is b for a, b in zip(instances.small([zeros, narrow], [(0, 1)] * 2), (zeros, narrow), strict=True)] == [
+        True
+    ] * 2
 
 
 def test_what_structures_are_made_of():

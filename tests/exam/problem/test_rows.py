@@ -57,10 +57,6 @@ def references_of():
     return References(Inputs(Programs()))
 
 
-def kinds_of(problem):
-    return instances.kinds(problem.mesh, problem.mixed_axes)
-
-
 def share_of(kind):
     return rows.OWN_SHARE if instances.is_own(kind) else rows.SHARE
 
@@ -91,7 +87,7 @@ def test_of_few_rows_and_where_none_is_alone_all_are_compared(in_rows):
 
 def test_some_rows_are_those_of_all(random):
     references, whole = references_of(), dataclasses.replace(random, whole=True)
-    for kind in kinds_of(random.problem):
+    for kind in instances.kinds_of(random.problem):
         some, every = references.of(random.of_kind(kind)), references.of(whole.of_kind(kind))
         assert every.numbers is None
         assert COUNT / share_of(kind) <= some.numbers.size < COUNT / 2
@@ -101,7 +97,7 @@ def test_some_rows_are_those_of_all(random):
     again = references_of()
     again.made = None  # all are in their files
     for instance in (random, whole):
-        for kind in kinds_of(random.problem):
+        for kind in instances.kinds_of(random.problem):
             one, other = again.of(instance.of_kind(kind)), references.of(instance.of_kind(kind))
             pairs = zip(*([*x.exact, *x.losses, *x.native] for x in (one, other)), strict=True)
             for a, b in pairs:
@@ -138,7 +134,7 @@ def test_an_honest_kernel_passes_with_some_of_the_rows_and_with_all(in_rows, ran
     program, _ = in_rows
     for whole in (False, True):
         values = Values()
-        for kind in kinds_of(random.problem):
+        for kind in instances.kinds_of(random.problem):
             answer = values.check(dataclasses.replace(random, kind=kind, whole=whole), program=program)
             assert answer["status"] == Status.PASS.name, answer
             assert (answer.get("of_rows", 0), "rows" in answer) == (COUNT * (not whole), not whole)
@@ -250,7 +246,7 @@ def test_one_wrong_row_that_is_not_known_in_float64_is_found(name, random, tmp_p
 def test_a_kernel_that_is_wrong_where_values_are_large_is_found(edit, random):
     program = examined(edited(SOFTMAX, edit))[0].program
     values, found = Values(), []
-    for kind in kinds_of(random.problem):
+    for kind in instances.kinds_of(random.problem):
         answer = values.check(random.of_kind(kind), program=program)
         found.append(answer["status"] if answer["status"] != Status.INSENSITIVE.name else "")
     assert found[0] == Status.PASS.name, "on the problem's own inputs it is right"
