@@ -33,6 +33,7 @@ from ratchet.tpu.compiler.tokens import tokenise
 from ratchet.tpu.mlir.bindings import lapack_where_called
 from ratchet.tpu.mosaic import computed_operands
 from ratchet.tpu.mosaic import run as mosaic
+from ratchet.tpu.mosaic.rules import BITS_WANTED
 from ratchet.values import control, encoding
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -103,6 +104,9 @@ class Values:
             with _explained(tokens):
                 cause = loaded.check(self.inputs.of(instance))
             answer |= found(cause.findings) if cause.findings else {}
+        if answer["status"] == Status.WRONG_VALUES.name and loaded.program.draws:
+            what = f"the core draws bits, which the reference does not know ({answer['message']}); wanted {BITS_WANTED}"
+            answer |= answered(Status.CANNOT_VERIFY, what)
         return answer | about | {"message": tokens.explain(answer["message"])}
 
     def _begin(self, wanted: Sequence[Instance], loaded: mosaic.Loaded) -> None:

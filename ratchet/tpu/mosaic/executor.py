@@ -23,6 +23,7 @@ from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS
 from ratchet.tpu.mosaic.rerolled import Loop, loops_of
 from ratchet.tpu.mosaic.rules import (
     DMA_OPS,
+    DRAWS,
     RULES,
     TERMINATORS,
     WAYS_OUT,
@@ -32,7 +33,7 @@ from ratchet.tpu.mosaic.rules import (
     promise,
     root_of,
 )
-from ratchet.tpu.mosaic.state import BARRIER
+from ratchet.tpu.mosaic.state import BARRIER, DRAWN
 
 _CONTROL = ("scf.if", "scf.for", "scf.while")
 
@@ -261,6 +262,8 @@ class Executor(Recorder):
                     buffers[BARRIER] = None
                 elif root not in inner:
                     buffers[self.ref(root).buffer] = None
+            if nested.name in DRAWS:
+                buffers[DRAWN] = None
             if nested.name in DMA_OPS:
                 buffers.update(dict.fromkeys(self.shadows))
             if rule.checks:

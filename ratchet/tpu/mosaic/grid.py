@@ -25,7 +25,8 @@ from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT
 from ratchet.tpu.mosaic.operands import Operands, Types
 from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, Layout, report_of
-from ratchet.tpu.mosaic.state import BARRIER, Options
+from ratchet.tpu.mosaic.rules import DRAWS
+from ratchet.tpu.mosaic.state import BARRIER, DRAWN, Options
 
 
 def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what the program adds to them
@@ -56,6 +57,8 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         executor.start_log(behind_barrier=behind_barrier)
     executor.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
     executor.memory[BARRIER] = jnp.int32(0)
+    if any(op.name in DRAWS for op in kernel.module.operations()):
+        executor.memory[DRAWN] = jnp.zeros(DRAWN.shape, DRAWN.dtype)
     executor.memory[COUNTS] = jnp.zeros(layout.counts, jnp.int32)
     begin(executor.memory, layout.blocks, layout.copies)
     executor.memory[DIGESTS] = jnp.zeros(options.digests, jnp.int32)
@@ -119,6 +122,7 @@ class _Grid:
             COUNTS,
             DIGESTS,
             BARRIER,
+            DRAWN,
             BLOCKS,
             COPIES,
             COPIED,

@@ -12,7 +12,7 @@ import numpy as np
 from ratchet.tpu.mlir.bindings import parse_kernel, stablehlo_of
 from ratchet.tpu.mlir.calls import kernel_calls, walk
 from ratchet.tpu.mlir.signature import Kernel, describe
-from ratchet.tpu.mosaic.rules import is_remote, root_of
+from ratchet.tpu.mosaic.rules import DRAWS, is_remote, root_of
 from ratchet.tpu.mosaic.state import data_written
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
@@ -56,6 +56,11 @@ class Program:
     def has_orders(self) -> bool:
         """Whether grid dimensions are parallel: their steps may run in any order."""
         return any("parallel" in semantics for kernel in self.kernels for semantics in kernel.semantics)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the core draws bits, of which the TPU's are others (``ops/drawn.py``)."""
+        return any(op.name in DRAWS for module in self.modules.values() for op in module.operations())
 
     @property
     def sends(self) -> bool:

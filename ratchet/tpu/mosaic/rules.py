@@ -90,16 +90,14 @@ _DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
 TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
 
 
-_DRAWN = "the core draws bits that no reference can draw; wanted " + (
-    "bits as an operand, by jax.random.bits beside the kernel, or in it by a jax.random key of threefry2x32"
-)
+DRAWS = frozenset({"tpu.prng_set_seed_32", "tpu.prng_random_bits"})
+BITS_WANTED = "bits as an operand, by jax.random.bits beside the kernel, or in it by a jax.random key of threefry2x32"
+"""In the place of those that the core draws."""
 _KEPT = "what the matrix unit keeps between its operations is not followed; wanted products by jnp.dot"
 WAYS_OUT = {
     "tpu.matmul_push_rhs": _KEPT,
     "tpu.matmul_acc_lhs": _KEPT,
     "tpu.matmul_pop": _KEPT,
-    "tpu.prng_set_seed_32": _DRAWN,
-    "tpu.prng_random_bits": _DRAWN,
     "tpu.stochastic_convert": "which of the bits it takes is not documented; wanted the rounding by integer operations",
 }
 """Operations that no rule will execute: why, and what to do."""

@@ -50,6 +50,9 @@ class Options:
 BARRIER = Buffer(name="barrier semaphore", shape=(), dtype=np.dtype(np.int32), space="judge")
 """The semaphore that kernels of all devices share."""
 
+DRAWN = Buffer(name="key of the bits that are drawn", shape=(2,), dtype=np.dtype(np.uint32), space="judge")
+"""Of ``rules.DRAWS``: what the seeds made of it, and the draws since."""
+
 _MOST_ARRIVING = 1 << 22
 """Elements of a buffer in HBM that is not read by DMAs and for which arrivals are kept all the same."""
 

@@ -31,13 +31,6 @@ def test_the_table_of_operations_has_every_rule_and_finding() -> None:
 
 
 def test_an_unknown_operation_is_refused_by_name_with_the_module_version() -> None:
-    def kernel(o):
-        pltpu.prng_seed(0)
-        o[...] = pltpu.bitcast(pltpu.prng_random_bits(o.shape), jnp.int32)
-
-    with refused(Status.CANNOT_VERIFY, r"tpu\.prng_set_seed_32.*version \d+.*wanted bits as an operand"):
-        loaded(pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.int32)))
-
     def rounding(x, bits, o):
         o[...] = pltpu.stochastic_round(x[...], bits[...], target_dtype=jnp.bfloat16)
 
