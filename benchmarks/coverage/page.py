@@ -120,12 +120,12 @@ def text(records: Sequence[Record]) -> str:
     columns = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
     counted = [{name: one[name] for name in columns} for one in totals(records)]
     parts = [_HEAD, "\n## In all\n\n" + _markdown(counted), *left]
-    if refused := [
-        f"- *{name}*, {step}: {status}: {_short(why)}\n"
-        for step, status, name, why in refusals(records)
-        if step != "values"
-    ]:
-        parts += ["\n## Refused\n", "\n", *refused]
+    alike: dict[str, list[str]] = {}
+    for step, status, name, why in refusals(records):
+        if step != "values":
+            alike.setdefault(f"{step}: {status}: {_short(why)}", []).append(f"*{name}*")
+    if alike:
+        parts += ["\n## Refused\n", "\n", *(f"- {'; '.join(names)}, {why}\n" for why, names in alike.items())]
     if read := [f"- *{one['name']}*: {READ[one['name']]}\n" for one in records if _is_read(one)]:
         parts += ["\n## What the findings are\n", "\n", *read]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
