@@ -191,6 +191,13 @@ def test_a_finding_names_the_place_in_the_kernel_file(refusal):
     assert re.search(r"in grid step \(0, 3\) at kernel.py:\d+:\d+\]", message)
 
 
+def test_a_kernel_that_draws_bits_is_not_verified_even_where_they_decide_nothing(refusal):
+    drawn = f"pltpu.prng_seed(0)\n        bits = pltpu.prng_random_bits(o_ref.shape)\n        {FINISH}"
+    found = refusal("attention", (FINISH, f"{drawn} + jnp.where(bits == bits, 0, 1).astype(o_ref.dtype)"))
+    assert found.status is Status.CANNOT_VERIFY
+    assert "the core draws bits that no reference knows; wanted bits as an operand" in found.message
+
+
 def test_evidence_says_what_was_executed_and_found(exam, problems, tmp_path, monkeypatch):
     monkeypatch.setattr(exam, "evidence", tmp_path / "evidence")
     uninitialised = ("        l_ref[...] = jnp.zeros_like(l_ref)\n", "")

@@ -1,7 +1,6 @@
 """Bits that the core draws: others than the TPU's, which nobody outside of it knows, and the same for the same seeds.
 
-A kernel is executed and modelled with them. Values that they decide are compared with a reference that draws others, so
-a judge takes what differs for not known (``Program.draws``).
+A kernel is modelled with them. Its values say nothing of those on a TPU, so a judge refuses it (``Program.draws``).
 """
 
 from __future__ import annotations
