@@ -21,7 +21,7 @@ kernel: values, error, microseconds. `--clone` prints how the sources are fetche
 
 *Right* means equal to the repository's own reference, or to one that says the same in plain JAX, else to Pallas's
 interpreter. A *finding* is a hazard that the judge reports of the kernel as it is called here; its outputs are then not
-compared. None was confirmed on a TPU. *NOT_CALLED*: our lines cannot trace it under the judge's JAX. What does not
+compared. None was confirmed on a TPU. *NOT_CALLED*: our lines cannot trace it in the judge's environment. What does not
 compile is refused by Google's compiler and does not count against the judge.
 """
 

@@ -150,7 +150,7 @@ class Inputs:
         return drawn
 
     def _to_change(self, instance: Instance, arrays: Arrays) -> Arrays:
-        """``arrays`` once more, which are those of the stored draw but for what steers; none where it is not stored.
+        """The kept draw, to be written to, with what steers as it is in ``arrays``; nothing where no draw is kept.
 
         A probe changes a few rows of them: a copy of a cache of keys takes half a second of fresh pages.
         """

@@ -25,7 +25,7 @@ from ratchet.tpu.mosaic.findings import KINDS, Finding, Kind
 from ratchet.tpu.mosaic.in_flight import IN_FLIGHT
 from ratchet.tpu.mosaic.operands import Operands, Types
 from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, Layout, report_of
-from ratchet.tpu.mosaic.rules import DRAWS
+from ratchet.tpu.mosaic.rules import draws
 from ratchet.tpu.mosaic.state import BARRIER, DRAWN, Options
 
 
@@ -57,7 +57,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
         executor.start_log(behind_barrier=behind_barrier)
     executor.memory[FLAGS] = jnp.full((2 * len(KINDS),), -1, jnp.int32)
     executor.memory[BARRIER] = jnp.int32(0)
-    if any(op.name in DRAWS for op in kernel.module.operations()):
+    if draws(kernel.module):
         executor.memory[DRAWN] = jnp.zeros(DRAWN.shape, DRAWN.dtype)
     executor.memory[COUNTS] = jnp.zeros(layout.counts, jnp.int32)
     begin(executor.memory, layout.blocks, layout.copies)

@@ -12,7 +12,7 @@ import numpy as np
 from ratchet.tpu.mlir.bindings import parse_kernel, stablehlo_of
 from ratchet.tpu.mlir.calls import kernel_calls, walk
 from ratchet.tpu.mlir.signature import Kernel, describe
-from ratchet.tpu.mosaic.rules import DRAWS, is_remote, root_of
+from ratchet.tpu.mosaic.rules import draws, is_remote, root_of
 from ratchet.tpu.mosaic.state import data_written
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
@@ -59,8 +59,8 @@ class Program:
 
     @property
     def draws(self) -> bool:
-        """Whether the core draws bits, of which the TPU's are others (``ops/drawn.py``)."""
-        return any(op.name in DRAWS for module in self.modules.values() for op in module.operations())
+        """Whether a kernel of it draws bits on the core."""
+        return any(map(draws, self.modules.values()))
 
     @property
     def sends(self) -> bool:

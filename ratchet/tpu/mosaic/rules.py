@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.tpu.mlir.module import Op, Value
+from ratchet.tpu.mlir.module import KernelModule, Op, Value
 
 VIEW_OPS = frozenset(
     {
@@ -91,6 +91,13 @@ TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield
 
 
 DRAWS = frozenset({"tpu.prng_set_seed_32", "tpu.prng_random_bits"})
+
+
+def draws(kernel: KernelModule) -> bool:
+    """Whether the core draws bits in a kernel, of which the TPU's are others (``ops/drawn.py``)."""
+    return any(op.name in DRAWS for op in kernel.operations())
+
+
 BITS_WANTED = "bits as an operand, by jax.random.bits beside the kernel, or in it by a jax.random key of threefry2x32"
 """In the place of those that the core draws."""
 _KEPT = "what the matrix unit keeps between its operations is not followed; wanted products by jnp.dot"
