@@ -123,11 +123,13 @@ class Listener:
         if (other := connected(path)) is not None:
             other.close()
             raise FileExistsError(path)
-        path.unlink(missing_ok=True)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.bind(os.fspath(path))
-        self._inode = path.stat().st_ino
+        unheard = path.with_suffix(".new")  # who finds the path is heard
+        unheard.unlink(missing_ok=True)
+        self.socket.bind(os.fspath(unheard))
         self.socket.listen()
+        self._inode = unheard.stat().st_ino
+        unheard.rename(path)
         self._send_others_away()
 
     def accept(self) -> socket.socket | None:
