@@ -5,9 +5,12 @@ Nothing of a candidate is here.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -17,6 +20,7 @@ from jax import export
 
 from ratchet.exam.problem import rows
 from ratchet.exam.problem.problem import Problem
+from ratchet.tpu.mlir.bindings import device_for, waits_in_pool
 from ratchet.values import ArraySpec
 
 Arrays = list[np.ndarray[Any, Any]]
@@ -60,8 +64,8 @@ class Programs:
     ) -> Arrays:
         """What a program makes of these; ``wide``: with 64 bits; ``only``: these of its results alone."""
         avals = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arguments]
-        compiled = self._compile(program, avals, wide=wide, only=only).result()
-        with jax.enable_x64(wide):
+        compiled, turn = self._compile(program, avals, wide=wide, only=only).result()
+        with jax.enable_x64(wide), turn:
             return [np.asarray(leaf) for leaf in compiled(*arguments)]
 
     def _compile(
@@ -86,15 +90,23 @@ def from_bytes(arrays: Arrays, specs: Sequence[ArraySpec]) -> Arrays:
     return [array.view(jnp.dtype(spec.dtype)).reshape(spec.shape) for array, spec in pairs]
 
 
-def _compiled(program: bytes, avals: Sequence[Any], *, wide: bool, only: Sequence[int] | None) -> Any:
+def _compiled(
+    program: bytes, avals: Sequence[jax.ShapeDtypeStruct], *, wide: bool, only: Sequence[int] | None
+) -> tuple[Any, AbstractContextManager[Any]]:
+    """A program, and what is held while it runs."""
     with jax.enable_x64(wide):
-        called = export.deserialize(bytearray(program)).call
+        exported = export.deserialize(bytearray(program))
 
         def some(*arrays: Any) -> list[Any]:
-            made = jax.tree.leaves(called(*arrays))
+            made = jax.tree.leaves(exported.call(*arrays))
             return made if only is None else [made[number] for number in only]
 
-        return jax.jit(some).lower(*avals).compile()
+        compiled = jax.jit(some).lower(*avals).compile()
+        if not waits_in_pool(exported):
+            return compiled, contextlib.nullcontext()
+        place = jax.sharding.SingleDeviceSharding(device_for(compiled))
+        placed = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=place) for aval in avals]
+        return jax.jit(some).lower(*placed).compile(), threading.Lock()
 
 
 def _which(problem: Problem, numbers: np.ndarray[Any, Any] | None) -> Arrays:

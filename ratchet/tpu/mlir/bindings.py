@@ -19,7 +19,7 @@ import numpy as np
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import tpu
-from jaxlib import _hlo, _profiler  # type: ignore[attr-defined]
+from jaxlib import _hlo, _profiler, xla_client  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
@@ -190,6 +190,23 @@ def lapack_where_called() -> None:
         return lowering(context, *arguments, exported=exported)
 
     jax_mlir.register_lowering(jax_export.call_exported_p, lowered)
+
+
+def waits_in_pool(exported: Any) -> bool:
+    """Whether an exported program calls what splits its work over the threads that run it, and waits for them."""
+    return any(name in exported.mlir_module_serialized for name in (b"lapack", b"fft"))
+
+
+def device_for(compiled: Any) -> Any:
+    """A CPU device on which a program like this one cannot wait for itself.
+
+    XLA runs the independent calls of a program at once, each on a thread of one pool, and a batched call of LAPACK's
+    waits there for tasks of the same pool: with as many such calls as threads, all wait for ever. This device's pool
+    has a thread more than the program has calls.
+    """
+    calls = len(re.findall(r'custom_call_target="lapack_|\bfft\(', compiled.as_text()))
+    client: Any = xla_client.make_cpu_client(num_devices=calls + 1)
+    return client.devices()[0]
 
 
 # --- the program around the kernels -------------------------------------------------------------
