@@ -23,6 +23,7 @@ Array = Any
 
 _DTYPES: dict[str, object] = {
     "i1": jnp.bool_,
+    "i2": jnp.int2,
     "i4": jnp.int4,
     "i8": jnp.int8,
     "i16": jnp.int16,
@@ -68,7 +69,7 @@ def bits(dtype: np.dtype) -> int:
 
 def unsigned(dtype: np.dtype) -> np.dtype:
     """The unsigned integer of the same width."""
-    return np.dtype({4: jnp.uint4, 8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[bits(dtype)])
+    return np.dtype({2: jnp.uint2, 4: jnp.uint4, 8: jnp.uint8, 16: jnp.uint16, 32: jnp.uint32}[bits(dtype)])
 
 
 # --- indices and slices ---

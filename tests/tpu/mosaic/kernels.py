@@ -12,6 +12,7 @@ from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ratchet.tpu.exporting import for_tpu
 from ratchet.tpu.mosaic.findings import Finding, Kind
 from ratchet.tpu.mosaic.run import Loaded, load
 
@@ -67,7 +68,8 @@ def copied_in(*, waits: int, early: bool = False, rows: int = 64) -> Kernel:
 def loaded(function: Kernel, *arrays: Any, f32_matmul_passes: str = "exact") -> Loaded:
     """The TPU program of ``function``, loaded for execution on the CPU."""
     avals = [jax.ShapeDtypeStruct(np.shape(a), a.dtype) for a in arrays]
-    program = export.export(jax.jit(function), platforms=("tpu",))(*avals).serialize()
+    with for_tpu():
+        program = export.export(jax.jit(function), platforms=("tpu",))(*avals).serialize()
     return load(bytes(program), f32_matmul_passes=f32_matmul_passes)
 
 

@@ -135,6 +135,7 @@ def _steps(*, written: bool) -> Kernel:
 
 
 OUTSIDE, HAZARD, CHANGED = Status.OUT_OF_BOUNDS, Status.MEMORY_HAZARD, Status.INPUTS_CHANGED
+WAIT = "tpu.wait_dma2" if jax.__version__.startswith("0.10.") else "tpu.wait_dma"
 ADDED = "acc[...] += x[...]"
 Place = tuple[str, tuple[int, ...], str]
 """Operation, grid step, and what the line says."""
@@ -171,7 +172,7 @@ Place = tuple[str, tuple[int, ...], str]
         ),
         (
             copied_in(waits=2), copied_in(waits=1), Kind.WAIT_WITHOUT_START, Status.DEADLOCK,
-            ("tpu.wait_dma2", (), "copy.wait()"),
+            (WAIT, (), "copy.wait()"),
         ),
         (
             copied_in(waits=1, early=True), copied_in(waits=1), Kind.READ_BEFORE_WAIT, HAZARD,

@@ -15,7 +15,7 @@ from ratchet.tpu.mosaic import scalars
 from ratchet.tpu.mosaic.arrays import bitcast_array, bits, is_float, jax_dtype, unsigned
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
-from ratchet.tpu.mosaic.rules import Unsupported, computes, rule
+from ratchet.tpu.mosaic.rules import Unsupported, computes, integer, rule
 from ratchet.tpu.scalar import DIVISION_BY_ZERO, NOT_AN_INTEGER
 
 Array = Any
@@ -49,6 +49,8 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.minimumf": lax.min,
     "arith.maxnumf": jnp.fmax,
     "arith.minnumf": jnp.fmin,
+    "arith.maximumnumf": jnp.fmax,
+    "arith.minimumnumf": jnp.fmin,
     "arith.addi": lax.add,
     "arith.subi": lax.sub,
     "arith.muli": lax.mul,
@@ -89,6 +91,7 @@ _UNARY: dict[str, Callable[[Array], Array]] = {
     "math.isnan": jnp.isnan,
     "math.isinf": jnp.isinf,
     "math.isfinite": lax.is_finite,
+    "tpu.logistic": lax.logistic,
     "tpu.weird": lambda x: ~lax.is_finite(x),
 }
 
@@ -124,6 +127,30 @@ def _divide(executor: Executor, op: Op) -> None:
 def _unary(op: Op, x: Array) -> Array:
     value = scalars.on_floats(op.name, x)
     return _UNARY[op.name](jnp.asarray(x)) if value is None else value
+
+
+@computes("tpu.reduce_precision", attributes=("exponent_bits", "mantissa_bits"))
+def _reduce_precision(op: Op, x: Array) -> Array:
+    return lax.reduce_precision(x, integer(op, "exponent_bits"), integer(op, "mantissa_bits"))
+
+
+@rule("arith.mulsi_extended", "arith.mului_extended")
+def _wide_product(executor: Executor, op: Op) -> None:
+    """Both halves of the 64 bits of a product of 32."""
+    a, b = (jnp.asarray(executor[value]) for value in op.operands)
+    if a.dtype != jnp.int32:
+        raise Unsupported(f"{op.name} of {a.dtype}")
+    high = _unsigned(_high_half)(a, b)
+    if op.name == "arith.mulsi_extended":  # what a sign stands for is taken off again
+        high = high - jnp.where(a < 0, b, 0) - jnp.where(b < 0, a, 0)
+    executor.values.update(zip(op.results, (a * b, high), strict=True))
+
+
+def _high_half(a: Array, b: Array) -> Array:
+    """Of the product of two uint32, by the products of their halves."""
+    (a_high, a_low), (b_high, b_low) = ((x >> 16, x & 0xFFFF) for x in (a, b))
+    middle = a_high * b_low + (a_low * b_low >> 16)
+    return a_high * b_high + (middle >> 16) + ((middle & 0xFFFF) + a_low * b_high >> 16)
 
 
 @computes("arith.constant", attributes=("value",))

@@ -192,9 +192,32 @@ def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array
 
 @rule("tpu.wait_dma2", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
       writes=lambda op: [op.operands[0]])  # fmt: skip
-def _wait_dma(executor: Executor, op: Op) -> None:
+def _wait_dma2(executor: Executor, op: Op) -> None:
     (semaphore,), _, (target,), *_ = segments(op)
     _wait(executor, op, executor.ref(semaphore), executor.ref(target).bytes)
+
+
+def _waited(op: Op) -> tuple[Value, Value]:
+    """The semaphore, and the end of the copy that it counts the bytes of."""
+    (source,), source_semaphore, (target,), target_semaphore, *_ = segments(op)
+    end, semaphore = (target, target_semaphore) if op.attributes["wait_target"] else (source, source_semaphore)
+    if not semaphore:
+        raise Unsupported("a wait for a copy to have left that has no semaphore for it")
+    return semaphore[0], end
+
+
+@rule(
+    "tpu.wait_dma",
+    attributes=("operandSegmentSizes", "priority", "strict_ordering", "wait_target"),
+    writes=lambda op: [_waited(op)[0]],
+    checks=True,
+)
+def _wait_dma(executor: Executor, op: Op) -> None:
+    """Of module versions from 15 on: it names all that the copy's start does."""
+    *_, core, subcore = segments(op)
+    _one_core(executor, op, core, [subcore])
+    semaphore, end = _waited(op)
+    _wait(executor, op, executor.ref(semaphore), executor.ref(end).bytes)
 
 
 def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:

@@ -195,6 +195,13 @@ def _unpack_elementwise(op: Op, given: Array) -> Array:
 
 # --- the matrix unit ----------------------------------------------------------------------------
 
+_PRECISIONS = {
+    "": 1,
+    "#tpu.contract_precision<bf16>": 1,
+    "#tpu.contract_precision<bf16x3>": 3,
+    "#tpu.contract_precision<fp32>": 6,
+}
+"""Passes of the matrix unit over float32 operands, by a product's precision."""
 _DIMENSIONS = re.compile(r"\[([0-9, ]*)\]")
 _EXACT_INT_TERMS = 1 << 10
 """int8 products are below 2**14, so the sum of 2**10 of them is exact in f32."""
@@ -208,13 +215,14 @@ def _matmul(executor: Executor, op: Op) -> None:
     """``acc + lhs @ rhs``: exact products of the operands as they are stored, accumulated in f32 (or int32).
 
     What the module writes is kept: bf16, int8 and fp8 operands are multiplied exactly. For f32 operands without
-    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``).
+    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``),
+    with ``bf16x3`` (JAX's ``Precision.HIGH``) three over those and what was rounded off, but for the product of both.
     """
     lhs, rhs, acc = (executor[value] for value in op.operands)
     if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
         raise Unsupported("tpu.matmul with a transpose attribute")
     precision = str(op.attributes.get("precision", ""))
-    if precision and "bf16" not in precision and "fp32" not in precision:
+    if precision not in _PRECISIONS:
         raise Unsupported(f"tpu.matmul with precision {precision}")
     text = op.attributes.get("dimension_numbers")
     if text is None:
@@ -224,7 +232,7 @@ def _matmul(executor: Executor, op: Op) -> None:
         if len(groups) != 7:
             raise Unsupported(f"tpu.matmul with dimension numbers {text}")
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
-    out = _product(executor, lhs, rhs, (contract, batch), precision)
+    out = _product(executor, lhs, rhs, (contract, batch), _PRECISIONS[precision])
     # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
     natural = [(0, d) for d in batch[0]] + [(0, d) for d in free[0]] + [(1, d) for d in free[1]]
     wanted = list(zip(order[::2], order[1::2], strict=True))
@@ -238,10 +246,14 @@ def _matmul(executor: Executor, op: Op) -> None:
     executor.result(op, out.astype(dtype))
 
 
-def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: str) -> Array:
+def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, passes: int) -> Array:
     if not is_float(np.dtype(lhs.dtype)):
         return _integer_product(lhs, rhs, dims)
-    if "fp32" not in precision and executor.options.f32_matmul_passes == "mxu":
+    if passes == 3 and executor.options.f32_matmul_passes == "mxu":
+        (high, low), (other_high, other_low) = _halves(lhs), _halves(rhs)
+        across = _product(executor, high, other_low, dims, 1) + _product(executor, low, other_high, dims, 1)
+        return _product(executor, high, other_high, dims, 1) + across
+    if passes == 1 and executor.options.f32_matmul_passes == "mxu":
         lhs, rhs = (lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x for x in (lhs, rhs))
         in_bfloat16 = all(x.dtype in (jnp.float32, jnp.bfloat16) for x in (lhs, rhs))
     else:
@@ -252,6 +264,12 @@ def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, precision: s
         lhs.astype(dtype), rhs.astype(dtype), dims, precision=lax.Precision.HIGHEST,
         preferred_element_type=jnp.float32,
     )  # fmt: skip
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """A float32 array rounded to bfloat16, and what was rounded off; a narrower one is the first alone."""
+    high = lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x
+    return high, x - high
 
 
 @functools.cache
