@@ -16,6 +16,8 @@ from ratchet.values import Mesh
 from ratchet.values.status import Status
 from ratchet.values.verdict import GPU_KERNELS
 
+GPU = "NVIDIA A100"
+"""The GPU that kernels are lowered for, whichever they are timed on: the oldest that has what they use."""
 _CALLS_BACK = "the platform for the specified backend"
 """Of what JAX says when a callback is lowered for a TPU where there is none."""
 
@@ -64,14 +66,28 @@ def digest(program: export.Exported) -> str:
 @contextlib.contextmanager
 def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding.AbstractMesh]:
     """While the block runs, ``mesh`` of ``chip`` is JAX's ambient one, and kernels keep their source lines apart."""
-    axes = (mesh or Mesh()).axes
-    known: dict[str, Any] = {"device_kind": chip.device_kind, "num_cores": chip.cores, "platform": "tpu"}
-    fields = [one.name for one in dataclasses.fields(jax.sharding.AbstractDevice)]  # before JAX 0.10 no platform
-    device = jax.sharding.AbstractDevice(**{name: known[name] for name in fields if name in known})
-    sizes, names = tuple(size for _, size in axes), tuple(name for name, _ in axes)
-    ambient = jax.sharding.AbstractMesh(sizes, names, abstract_device=device)
+    ambient = abstract_mesh((mesh or Mesh()).axes, chip.device_kind, chip.cores, "tpu")
     with lines_apart(), jax.sharding.use_abstract_mesh(ambient):
         yield ambient
+
+
+@contextlib.contextmanager
+def for_gpu() -> Iterator[None]:
+    """While the block runs, a GPU is JAX's ambient device: from JAX 0.11 on Pallas asks for its compute capability."""
+    with jax.sharding.use_abstract_mesh(abstract_mesh((), GPU, None, "gpu")):
+        yield
+
+
+def abstract_mesh(
+    axes: Sequence[tuple[str, int]], device_kind: str, cores: int | None, platform: str
+) -> jax.sharding.AbstractMesh:
+    """A mesh whose devices are not there. Its axes are automatic ones, which are JAX's default no longer."""
+    known: dict[str, Any] = {"device_kind": device_kind, "num_cores": cores, "platform": platform}
+    fields = [one.name for one in dataclasses.fields(jax.sharding.AbstractDevice)]  # before JAX 0.10 no platform
+    device = jax.sharding.AbstractDevice(**{name: known[name] for name in fields if name in known})
+    names, sizes = tuple(name for name, _ in axes), tuple(size for _, size in axes)
+    kinds = (jax.sharding.AxisType.Auto,) * len(axes)
+    return jax.sharding.AbstractMesh(sizes, names, axis_types=kinds, abstract_device=device)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,10 @@ WORKER = "ratchet.exam.candidate.target_worker"
 ARCHIVE, SPARE = "tree.zip", "spare.zip"
 SERIALISER = "flatbuffers"
 """What JAX writes programs with, plain Python. It comes without it, so that the judge's own goes along as a spare."""
-STABLEHLO = "1.17.0"
-"""The newest StableHLO that the locked JAX reads. A newer JAX is asked to write this one."""
 KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
+_STABLEHLO = {"0.10.2": "1.17.0", "0.12.0.1": "1.22.0"}
+"""The newest StableHLO that a JAX reads; of others, the oldest is read."""
 _KEYS = ("inputs", "options", "chip")
 """What the table of a case may hold."""
 _LONGEST_NAME = 100
@@ -128,6 +129,11 @@ class Exported:
             jail=self.jail,
             seconds=self.seconds,
         )
+
+
+def newest_stablehlo() -> str:
+    """The newest StableHLO that the judge's JAX reads. A newer JAX is asked to write this one."""
+    return _STABLEHLO.get(metadata.version("jax"), min(_STABLEHLO.values()))
 
 
 def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
@@ -252,7 +258,7 @@ def export(
         "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
         "options": dict(case.options),
         "chip": case.chip,
-        "stablehlo": STABLEHLO,
+        "stablehlo": newest_stablehlo(),
         "archive": ARCHIVE,
         "spare": SPARE,
         "memory_bytes": limits.memory_bytes,

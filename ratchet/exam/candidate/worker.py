@@ -32,7 +32,7 @@ from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.exam.problem.problem import specs
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, V5E, Chip
-from ratchet.tpu.exporting import digest, exported, for_tpu, traced, without_locations
+from ratchet.tpu.exporting import digest, exported, for_gpu, for_tpu, traced, without_locations
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -198,7 +198,8 @@ def traced_kernel(
 ) -> tuple[export.Exported, Any]:
     """The kernel's program, and its jaxpr; for a TPU with the declared mesh as the ambient one."""
     if platform != "tpu":
-        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"):
+        ambient_device = for_gpu() if platform == "cuda" else contextlib.nullcontext()
+        with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), ambient_device:
             return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals, platform)
     mesh = mesh or Mesh()
     with blame(Status.LOWERING_FAILED, (path.name,), "kernel_fn"), for_tpu(mesh, chip) as ambient:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import ORDERING, equations, inner, is_comparison
+from ratchet.exam.problem.jaxprs import ORDERING, constants_and_carried, equations, inner, is_comparison
 from ratchet.exam.problem.rounding.elementwise import ELEMENTWISE
 
 Axis = tuple[int, int]
@@ -138,15 +138,16 @@ def _order_of(equation: Any, rank: int) -> Sequence[int]:
 
 
 def _scan(params: Any, labels: list[Labels], found: Found) -> list[Labels]:
-    first = params["num_consts"] + params["num_carry"]
-    if params["num_carry"]:
+    consts, carry = constants_and_carried(params)
+    first = consts + carry
+    if carry:
         for one in labels[first:]:
             found.update(one[0])
     leading = _union(*(one[0] for one in labels[first:]))
     inside = [*labels[:first], *(one[1:] for one in labels[first:])]
-    outs, carry = _walk(params["jaxpr"].jaxpr, inside, found), params["num_carry"]
+    outs = _walk(params["jaxpr"].jaxpr, inside, found)
     if carry:  # what a turn makes is ordered in the next one
-        again, second = params["num_consts"], Found()
+        again, second = consts, Found()
         inside[again : again + carry] = [
             tuple(map(_union, *two)) if two[0] else () for two in zip(inside[again:], outs[:carry], strict=False)
         ]

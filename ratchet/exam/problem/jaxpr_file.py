@@ -13,21 +13,28 @@ import enum
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax._src import api, source_info_util
 from jax._src import core as internal
-from jax._src import source_info_util
-from jax._src.interpreters import mlir
+from jax._src.interpreters import mlir, partial_eval
 from jax._src.lax.control_flow import solves
 from jax.extend import core
+
+flattree: Any = None
+if find_spec("jax._src.flattree"):  # from JAX 0.12 on
+    flattree = import_module("jax._src.flattree")
 
 _ENUMS: Mapping[str, type[enum.Enum]] = {
     one.__name__: one
     for one in (
+        *([api.Inline] if hasattr(api, "Inline") else []),  # from JAX 0.11 on
         lax.AccuracyMode,
         lax.DotAlgorithmPreset,
         lax.FftType,
@@ -49,6 +56,8 @@ _TUPLES: Mapping[str, Any] = {
     )
 }
 _SCOPES = {one.__name__: one for one in (source_info_util.Scope, source_info_util.Transform)}
+_TREES = getattr(flattree, "FlatTree", ())
+"""Of the operands and results of a scan, from JAX 0.12 on; of each part, only how many it has is written."""
 _HELD = {
     "jit": ("jaxpr", "name", "inline", "keep_unused"),
     **dict.fromkeys(("custom_jvp_call", "custom_vjp_call"), ("call_jaxpr",)),
@@ -71,6 +80,8 @@ def encode(closed: Any) -> bytes:
     Raises:
       Unwritable: for an effect, a primitive that calls out, or a parameter of another kind.
     """
+    if getattr(closed, "is_high", False):
+        closed = partial_eval.lower_jaxpr2(closed)
     writer = _Writer()
     top = writer.closed(closed)
     return json.dumps({"jaxprs": writer.jaxprs, "closed": writer.closed_ones, "top": top}).encode()
@@ -82,24 +93,25 @@ class _Writer:
     def __init__(self) -> None:
         self.jaxprs: list[Any] = []
         self.closed_ones: list[Any] = []
-        self._known: dict[int, int] = {}
+        self._known: dict[tuple[str, int], int] = {}
+        """By kind and identity: from JAX 0.12 on a jaxpr is also the closed one that holds it."""
         self._alive: list[Any] = []
 
-    def _numbered(self, one: Any, made: Any, into: list[Any]) -> int:
-        self._alive.append(one)
-        into.append(made)
-        return self._known.setdefault(id(one), len(into) - 1)
-
     def closed(self, closed: Any) -> int:
-        if id(closed) not in self._known:
-            made = [self.jaxpr(closed.jaxpr), [_array(const) for const in closed.consts]]
-            self._numbered(closed, made, self.closed_ones)
-        return self._known[id(closed)]
+        key = ("closed", id(closed))
+        if key not in self._known:
+            self._alive.append(closed)
+            self.closed_ones.append([self.jaxpr(closed.jaxpr), [_array(const) for const in closed.consts]])
+            self._known[key] = len(self.closed_ones) - 1
+        return self._known[key]
 
     def jaxpr(self, jaxpr: Any) -> int:
-        if id(jaxpr) not in self._known:
-            self._numbered(jaxpr, _Body(self, jaxpr).document(), self.jaxprs)
-        return self._known[id(jaxpr)]
+        key = ("jaxpr", id(jaxpr))
+        if key not in self._known:
+            self._alive.append(jaxpr)
+            self.jaxprs.append(_Body(self, jaxpr).document())
+            self._known[key] = len(self.jaxprs) - 1
+        return self._known[key]
 
     def value(self, value: Any) -> Any:
         """A parameter. Raises Unwritable."""
@@ -143,6 +155,7 @@ _WRITTEN: Sequence[tuple[Any, Callable[[_Writer, Any], Any]]] = (
     (enum.Enum, _member),
     ((tuple, list, lax.RaggedDotDimensionNumbers), _Writer.fields),
     (jax.sharding.NamedSharding, _whole),
+    (_TREES, lambda _, tree: {"parts": [len(part) for part in tree.unpack()]}),
 )
 
 
@@ -306,6 +319,7 @@ _KINDS: Mapping[str, Any] = {
     "enum": lambda reader, held: _ENUMS[held[0]][held[1]],
     "float": lambda reader, held: float.fromhex(held),
     "jaxpr": _Reader._jaxpr,
+    "parts": lambda reader, held: flattree.pack(tuple(map(flattree.nones, held))),
     "random": lambda reader, held: _key_type(held)._impl,
     "tuple": _Reader._tuple,
     "whole": lambda reader, held: jax.sharding.NamedSharding(

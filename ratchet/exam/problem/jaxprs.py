@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,14 @@ def inner(equation: Any) -> tuple[Any, Sequence[Any]]:
     params = equation.params
     closed = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
     return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+
+
+def constants_and_carried(scan: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many it carries: in JAX 0.12 as trees of its operands."""
+    if "num_consts" in scan:
+        return scan["num_consts"], scan["num_carry"]
+    consts, carried, _ = map(len, scan["ft_in"].unpack())
+    return consts, carried
 
 
 ORDERING = frozenset(

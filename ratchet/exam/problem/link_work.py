@@ -146,9 +146,10 @@ def _moved(equation: Any, operands: Sequence[_Elements]) -> _Elements:
             lambda *arrays: equation.primitive.bind(*map(jnp.asarray, arrays), **params), *operands[1:]
         )
     if name == "reduce_sum":
+        united: Any = np.bitwise_or.reduce
         return _Elements(
-            lacking=np.bitwise_or.reduce(operands[0].lacking, axis=params["axes"]),
-            alone=np.bitwise_or.reduce(operands[0].alone, axis=params["axes"]),
+            lacking=united(operands[0].lacking, axis=params["axes"]),
+            alone=united(operands[0].alone, axis=params["axes"]),
             ids=operands[0].ids.min(axis=params["axes"]),
         )
     if name in _UNCHANGED:

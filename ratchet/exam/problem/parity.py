@@ -275,7 +275,7 @@ def _floats(of: _Output, rows: PerRow, columns: Array, share: Array | None, *, a
     for axis in of.axes:
         others = of.exact.size / of.shape[axis]
         means = np.sqrt(_slices(of, rows.total, axis) / others) / limit(ROW, others)
-        found[f"slice of axis {axis}"] = (float(means.max()), worst("excess", _rows_of(of, means)))
+        found[f"slice of axis {axis}"] = (float(np.max(means)), worst("excess", _rows_of(of, means)))
     mean = float(np.sqrt(rows.total.sum() / of.exact.size))
     found["whole"] = (mean / limit(WHOLE, of.exact.size), worst("excess", everywhere))
     if alike:
@@ -318,7 +318,7 @@ def _gains(of: _Output, rows: PerRow, columns: Array, share: Array) -> Found:
 
         return place
 
-    three = (rows.along, rows.granted, rows.chance)
+    three: Any = (rows.along, rows.granted, rows.chance)
     everywhere = np.ones(of.exact.shape[0], bool)
     found: Found = {"gain": (float(ratio(*(one.sum() for one in three))), steepest(everywhere))}
     for axis in of.axes:

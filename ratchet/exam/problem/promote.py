@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from ratchet.exam.problem.blocks import Blocks, in_blocks
-from ratchet.exam.problem.jaxprs import INLINED, constant, inner
+from ratchet.exam.problem.jaxprs import INLINED, constant, constants_and_carried, inner
 from ratchet.exam.problem.rounding.equation import apply
 from ratchet.exam.problem.rounding.recurrence import is_linear
 from ratchet.exam.problem.rounding.ties import asked, everywhere
@@ -190,7 +190,7 @@ def _of_chunks(value: Value) -> list[Any]:
 
 
 def _scan(params: Any, inputs: list[Value]) -> list[Value]:
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    n_consts, n_carry = constants_and_carried(params)
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
     avals, ys_known = params["jaxpr"].in_avals[n_consts : n_consts + n_carry], _Static()
     lost = [x.s for x in xs if x.s is not None]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import INLINED, constant, inner
+from ratchet.exam.problem.jaxprs import INLINED, constant, constants_and_carried, inner
 
 PASSES = 4
 """Turns of a loop in which its ranges may grow by themselves; then they grow to zero, and then without end."""
@@ -153,7 +153,7 @@ def _joined(*several: Known) -> Known:
 
 
 def _scan(params: Any, ins: list[Known]) -> list[Known]:
-    consts, carried = params["num_consts"], params["num_carry"]
+    consts, carried = constants_and_carried(params)
     head, state, slices = ins[:consts], ins[consts : consts + carried], ins[consts + carried :]
     body = params["jaxpr"]
     return _settled(lambda now: _walk(body.jaxpr, body.consts, [*head, *now, *slices]), state)

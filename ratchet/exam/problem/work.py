@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from ratchet.exam.problem.jaxprs import FlatJaxpr, Step, inner
+from ratchet.exam.problem.jaxprs import FlatJaxpr, Step, constants_and_carried, inner
 
 PASSES = {"DEFAULT": 1, "HIGH": 3, "HIGHEST": 6}
 """Passes of a bfloat16 matrix unit over a product of float32 operands."""
@@ -44,7 +44,7 @@ def work_of(function: Callable[..., Any], *avals: jax.ShapeDtypeStruct) -> Work:
     for var in jaxpr.outvars:  # handed through, so read as a whole
         if not isinstance(var, core.Literal) and var in aliases and var not in count.updated:
             count.everything.add(aliases[var])
-    sizes = [(_bytes(v.aval), math.prod(v.aval.shape)) for v in jaxpr.invars]
+    sizes = [(_bytes(aval), math.prod(aval.shape)) for aval in closed.in_avals]
     inputs = [
         size if n in count.everything or not elements else min(size, count.taken.get(n, 0) * size // elements)
         for n, (size, elements) in enumerate(sizes)
@@ -189,7 +189,7 @@ def _enter(equation: Any, jaxprs: Sequence[Any], aliases: dict[Any, int], times:
             for var, atom in zip(jaxpr.invars, operands, strict=True)
             if not isinstance(atom, core.Literal) and atom in aliases
         }
-        walked = jaxpr.invars[equation.params["num_consts"] :] if name == "scan" else []
+        walked = jaxpr.invars[constants_and_carried(equation.params)[0] :] if name == "scan" else []
         count.everything.update(inside.pop(var) for var in walked if var in inside)  # read once, whole
         _walk(jaxpr, inside, often, own)
         results.append(own)

@@ -200,7 +200,7 @@ def _share(
         empty = np.repeat(np.arange(stall.start, stall.end), len(who))
         rows.append((empty, np.tile(who, stall.end - stall.start), np.full(len(empty), len(who))))
     shared, cell, among = (np.concatenate(column) for column in zip(*rows, strict=True))
-    most = int(among.max(initial=0)) + 1
+    most = int(np.max(among, initial=0)) + 1
     groups, group = np.unique(cell * most + among, return_inverse=True)
     return list(cells), [divmod(one, most) for one in groups.tolist()], (shared, group)
 

@@ -7,6 +7,7 @@ one libtpu runs, turns it into the current ``tpu``/``vector``/``arith`` dialects
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ _CLASSES = "jaxlib.mlir.dialects.stable_mosaic"
 if _CLASSES not in sys.modules and find_spec(_CLASSES) is None:
     sys.modules[_CLASSES] = ModuleType(_CLASSES)
 
+_OF_A_MODULE = ("stable_mosaic.version", "sym_name")
+"""Attributes of a Mosaic module: its version, and from JAX 0.12 on the name of the kernel."""
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
 
 
@@ -46,7 +49,7 @@ def parse_kernel(body: bytes) -> KernelModule:
     with module.context, ir.Location.unknown():
         try:
             attributes = module.operation.attributes
-            if unknown := [name for name in attributes if name != "stable_mosaic.version"]:
+            if unknown := [name for name in attributes if name not in _OF_A_MODULE]:
                 what = f"the kernel's Mosaic module has the attribute {unknown[0]!r:.80}, which is not known"
                 raise Refusal(Status.CANNOT_VERIFY, f"{what}; export it with the locked jax")
             version = int(ir.IntegerAttr(attributes["stable_mosaic.version"]).value)
@@ -271,10 +274,10 @@ def lowered_per_device(
     What is inside ``shard_map`` becomes the entry. ``channel`` numbers its collectives apart from others.
     """
     names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
-    nowhere = jax.sharding.PartitionSpec()
+    nowhere, automatic = jax.sharding.PartitionSpec(), (jax.sharding.AxisType.Auto,) * len(mesh)
     sharded = jax.shard_map(
         function,
-        mesh=jax.sharding.AbstractMesh(tuple(sizes), tuple(names)),
+        mesh=jax.sharding.AbstractMesh(tuple(sizes), tuple(names), axis_types=automatic),
         in_specs=nowhere,
         out_specs=nowhere,
         check_vma=False,
@@ -317,7 +320,7 @@ def lowered_per_device(
         for op in list(module.body):
             if op.operation.name == "sdy.mesh":
                 op.operation.erase()
-        _renumber(module.operation, channel)
+        _own_collectives(module.operation, channel, mesh)
     return module
 
 
@@ -332,9 +335,19 @@ def result_alias(attribute: ir.Attribute) -> tuple[int, list[int], list[int]]:
     return alias.operand_index, list(alias.operand_tuple_indices), list(alias.output_tuple_indices)
 
 
-def _renumber(operation: ir.Operation, channel: int) -> None:
+def _own_collectives(operation: ir.Operation, channel: int, mesh: Sequence[tuple[str, int]]) -> None:
+    """Number collectives from ``channel`` on, and list their devices where JAX names axes of a mesh of the module."""
+    names, sizes = [name for name, _ in mesh], [size for _, size in mesh]
+    places = np.arange(math.prod(sizes)).reshape(sizes)
+
     def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal channel
+        groups = str(op.attributes["replica_groups"]) if "replica_groups" in op.attributes else ""
+        if along := [names.index(name) for name in re.findall(r'axis_ref<name = "([^"]*)"', groups)]:
+            across = [axis for axis in range(len(mesh)) if axis not in along]
+            listed = places.transpose(*across, *along).reshape(-1, math.prod(sizes[axis] for axis in along))
+            array: Any = np.ascontiguousarray(listed, np.int64)
+            op.attributes["replica_groups"] = ir.DenseElementsAttr.get(array)
         if "channel_handle" in op.attributes:
             op.attributes["channel_handle"] = ir.Attribute.parse(
                 f"#stablehlo.channel_handle<handle = {channel}, type = 1>"

@@ -43,7 +43,7 @@ _AROUND: Mapping[str, Any] = {
     ],
     "megachip_parallelism_config": {"cores": [str]},
     "scoped_memory_configs": [{"memory_space": int, "offset": int, "size": int}],
-    "sparse_core_config": {"tiling": str},
+    "sparse_core_config": {"comp_env": {"backend_opt_level": str}, "core_ids": [str], "tiling": str},
 }
 """What the locked jax writes (``CustomCallBackendConfig.to_json``), key by key with the type of its value; the compiler
 reads other spellings, too."""

@@ -28,8 +28,8 @@ def _twisted(text, cheap):
     return text[:-1] + ', "customCallConfig": {"body": "' + cheap + '"}}'
 
 
-def _spelled(self):
-    text = bytes(_written(self)).decode()
+def _spelled(self, **options):
+    text = bytes(_written(self, **options)).decode()
     _seen.append(_json.loads(text)["custom_call_config"]["body"])
     return (_twisted(text, _seen[0]) if len(_seen) > 1 else text).encode()
 

@@ -65,7 +65,7 @@ def test_the_parts_of_all_chips_are_those_of_jax(mesh):
     import jax
 
     names, sizes = zip(*mesh.axes, strict=True)
-    abstract = jax.sharding.AbstractMesh(sizes, names)
+    abstract = jax.sharding.AbstractMesh(sizes, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))
     for number, spec in enumerate(INPUTS):
         sharding = jax.sharding.NamedSharding(abstract, jax.sharding.PartitionSpec(*mesh.inputs[number]))
         count = np.zeros(spec.shape, int)

@@ -103,11 +103,11 @@ def test_what_the_environment_says_of_its_interpreter_is_not_read(space, tmp_pat
     library.mkdir(parents=True)
     for source in Path(os.__file__).parent.iterdir():
         (library / source.name).symlink_to(source)
-    (library / "pathlib.py").unlink()
-    (library / "pathlib.py").write_text(PLANTED + Path(os.__file__).with_name("pathlib.py").read_text())
+    (library / "fnmatch.py").unlink()
+    (library / "fnmatch.py").write_text(PLANTED + Path(os.__file__).with_name("fnmatch.py").read_text())
     (space.root / "evil" / "bin").mkdir()
     (venv / "pyvenv.cfg").write_text(f"home = {space.root / 'evil' / 'bin'}\n")
-    command = [str(venv / "bin" / "python"), "-I", "-S", "-c", "import pathlib"]
+    command = [str(venv / "bin" / "python"), "-I", "-S", "-c", "import fnmatch"]
     assert MARK in subprocess.run(command, check=True, capture_output=True, text=True).stderr, "it would be read"
     assert MARK not in said(space)
     # `python prepare.py` starts as that Python does, and goes on as the other.

