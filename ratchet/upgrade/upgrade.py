@@ -41,7 +41,12 @@ def case_of(request: Mapping[str, Any]) -> Case:
 def upgraded(before: Side, after: Side, *, allowed_share: float) -> Upgrade:
     """What changed of one target on one chip; ``allowed_share``: by how much its latency may grow."""
     change = Change(
-        target=before.target, chip=before.chip, before=before.costs, after=after.costs, allowed_share=allowed_share
+        target=before.target,
+        chip=before.chip,
+        before=before.costs,
+        after=after.costs,
+        allowed_share=allowed_share,
+        other_compilers=True,
     )
     least = NOTICED_SHARE * (before.costs.latency_ms or after.costs.latency_ms or 0.0)
     modelled = before.op_ms and after.op_ms
@@ -69,8 +74,8 @@ def _values(before: Side, after: Side) -> ValueChange:
     if new:
         return ValueChange(compared=False, reason=f"new finding: {new[0]}", worse=True)
     if before.outputs is None or after.outputs is None:
-        lost = before.outputs is not None and not after.ended
-        return ValueChange(compared=False, reason=after.no_values or before.no_values, worse=lost)
+        one_alone = (before.outputs is None) != (after.outputs is None)
+        return ValueChange(compared=False, reason=after.no_values or before.no_values, limit=one_alone)
     kinds = [[(one.shape, one.dtype) for one in side] for side in (before.outputs, after.outputs)]
     if kinds[0] != kinds[1]:
         return ValueChange(compared=True, reason=f"outputs were {kinds[0]}, and are {kinds[1]}", worse=True)

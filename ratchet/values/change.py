@@ -36,7 +36,7 @@ class ChangeKind(Enum):
     BROKEN = "broken"
     """It compiled and could be modelled before."""
     UNSETTLED = "not settled"
-    """A process was killed or ran out of time or memory: it may be any of the others."""
+    """A process was killed or ran out of time or memory, or the judge cannot model one side: it may be any other."""
     FASTER = "faster"
     FIXED = "fixed"
     NEW = "new"
@@ -46,6 +46,17 @@ class ChangeKind(Enum):
     """It cannot be compiled or modelled, before as after."""
 
 
+JUDGES_LIMITS = (Status.CANNOT_VERIFY, Status.NOT_MODELLED, Status.SCHEDULE_UNKNOWN)
+"""What is refused for what the judge cannot execute or model, whatever the program is worth."""
+KERNELS = (
+    Status.IMPORT_FAILED,
+    Status.CONTRACT,
+    Status.LOWERING_FAILED,
+    Status.UNALIGNED_BLOCK,
+    Status.UNSUPPORTED_PRIMITIVE,
+    Status.HOST_CALLBACK,
+)
+"""What JAX or Pallas says of a kernel's source, before any compiler sees it."""
 WORSE = (ChangeKind.SLOWER, ChangeKind.BROKEN)
 
 
@@ -60,10 +71,13 @@ class Change:
     after: Costs
     allowed_share: float
     """Share by which the latency may grow."""
+    other_compilers: bool = False
+    """Whether two compilers are compared: what the judge cannot model of one alone is then its own limit."""
 
     @property
     def kind(self) -> ChangeKind:
-        if any(one is not None and one.status is Status.UNSETTLED for one in (self.before, self.after)):
+        sides = [one.status for one in (self.before, self.after) if one is not None]
+        if Status.UNSETTLED in sides or (self.other_compilers and sum(one in JUDGES_LIMITS for one in sides) == 1):
             return ChangeKind.UNSETTLED
         now = self.after.status is Status.PASS
         if self.before is None:
@@ -141,6 +155,8 @@ class ValueChange:
     """Largest difference, in units in the last place of the output's largest element."""
     worse: bool = False
     """Another shape or dtype, a new finding, or further apart than rounding explains."""
+    limit: bool = False
+    """The judge can execute one of the two alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,9 +175,21 @@ class Upgrade:
     def unsettled(self) -> bool:
         """Whether a process was ended before it was known that nothing got worse."""
         ended = bool(self.before.ended or self.after.ended)
-        return not self.worse and (ended or self.change.kind is ChangeKind.UNSETTLED)
+        return not self.worse and (ended or self.change.kind is ChangeKind.UNSETTLED or self.values.limit)
 
     @property
     def worse(self) -> bool:
         """Whether the upgrade is a regression of this target."""
         return self.change.kind in WORSE or self.values.worse
+
+    @property
+    def whose(self) -> str:
+        """Whose the difference is: ``kernel``, ``judge``, ``jax`` for other values, ``compiler``; ``""`` for none."""
+        sides = (self.before.costs.status, self.after.costs.status)
+        if set(sides) & set(KERNELS):
+            return "kernel"
+        if self.values.worse and self.change.kind not in WORSE:
+            return "jax"
+        if self.change.kind in WORSE or (self.ops and self.change.kind is not ChangeKind.UNSETTLED):
+            return "compiler"
+        return "judge" if self.values.limit or set(sides) & {Status.UNSETTLED, *JUDGES_LIMITS} else ""

@@ -161,13 +161,21 @@ def upgrade_text(upgrades: Sequence[Upgrade], *, versions: Sequence[str]) -> str
     compilers = [_compiler([getattr(one, side) for one in upgrades]) for side in ("before", "after")]
     named = [clean(f"jax {version} ({one})") for version, one in zip(versions, compilers, strict=True)]
     lines = [f"{named[0]} -> {named[1]}, modelled, not measured", ""]
-    lines += columns([(*_HEAD, "values", ""), *map(_upgraded, upgrades)])
+    lines += columns([(*_HEAD, "values", "", ""), *map(_upgraded, upgrades)])
     for one in upgrades:
         lines += _details(one)
     worse, unsettled = sum(one.worse for one in upgrades), sum(one.unsettled for one in upgrades)
     end = f"{worse or 'none'} of {len(upgrades)} worse"
     lines += ["", f"{end}, {unsettled} not settled" if unsettled else end]
     return "\n".join(lines)
+
+
+_WHOSE = {
+    "kernel": "the kernel's: this JAX does not take it",
+    "jax": "JAX's lowering",
+    "compiler": "the compiler's",
+    "judge": "a limit of this judge",
+}
 
 
 def _compiler(sides: Sequence[Side]) -> str:
@@ -181,12 +189,13 @@ def _upgraded(one: Upgrade) -> tuple[str, ...]:
         *_costs(one.before.costs, one.after.costs),
         _values(one.values),
         "WORSE" if one.worse else (ChangeKind.UNSETTLED if one.unsettled else one.change.kind).value,
+        _WHOSE.get(one.whose, "") if one.worse or one.unsettled else "",
     )
 
 
 def _values(values: ValueChange) -> str:
     if not values.compared:
-        return "lost" if values.worse else "not compared"
+        return "lost" if values.worse or values.limit else "not compared"
     if values.identical:
         return "identical"
     return "differ" if values.worse else f"within {fixed(values.apart_ulps, 2)} ulp"
@@ -217,7 +226,7 @@ def upgrade_document(upgrades: Sequence[Upgrade]) -> dict[str, Any]:
         Upgrade: {
             **same("target", "chip", of="before"),
             "kind": lambda one: ChangeKind.SAME if one.change.kind is ChangeKind.NEW else one.change.kind,
-            **same("worse", "unsettled", "before", "after"),
+            **same("worse", "unsettled", "whose", "before", "after"),
             "ops_ms": "ops",
             "copies_bytes": "copies",
             "values": "values",

@@ -113,12 +113,43 @@ def test_a_new_finding_is_worse_and_an_old_one_is_not():
     assert not check(side(findings=(race,)), side(findings=(race,))).worse
 
 
-def test_values_that_cannot_be_executed_any_more_are_worse_and_those_that_never_were_are_not():
+def test_values_that_are_executed_on_one_side_alone_settle_nothing_and_are_nobodys_fault():
     lost = side(outputs=()), side(no_values="CANNOT_VERIFY: an operation", **{"costs": {}})
     without = [Side(**{**vars(one), "outputs": None}) for one in lost]
-    assert check(lost[0], without[1]).worse
-    assert not check(*without).worse
+    for made in (check(lost[0], without[1]), check(without[1], lost[0])):
+        assert (made.worse, made.unsettled, made.whose) == (False, True, "judge")
+    assert not check(*without).unsettled
     assert check(*without).values.reason == "CANNOT_VERIFY: an operation"
+
+
+@pytest.mark.parametrize(
+    ("status", "worse", "whose"),
+    [
+        (Status.CANNOT_VERIFY, False, "judge"),
+        (Status.SCHEDULE_UNKNOWN, False, "judge"),
+        (Status.NOT_MODELLED, False, "judge"),
+        (Status.VMEM_OVERFLOW, True, "compiler"),
+        (Status.COMPILER_CRASHED, True, "compiler"),
+        (Status.LOWERING_FAILED, True, "kernel"),
+        (Status.IMPORT_FAILED, True, "kernel"),
+    ],
+)
+def test_what_is_the_compilers_the_kernels_and_the_judges_is_told_apart(status, worse, whose):
+    failed = side(costs={"status": status, "latency_ms": None, "reason": "why"})
+    made = check(side(), failed)
+    assert (made.worse, made.unsettled, made.whose) == (worse, not worse, whose)
+    assert {"judge": "a limit of this judge", "compiler": "the compiler's", "kernel": "the kernel's"}[
+        whose
+    ] in upgrade_text([made], versions=("1", "2"))
+    if not worse:
+        assert check(failed, side()).unsettled, "nor is it a gain"
+        assert not check(failed, failed).unsettled
+
+
+def test_other_values_of_the_same_program_are_of_jaxs_lowering():
+    assert check(side(outputs=[output(1.0)]), side(outputs=[output(2.0)])).whose == "jax"
+    assert check(side(), side(1.5, op_ms={"kernel k": 1.5})).whose == "compiler"
+    assert check(side(), side()).whose == ""
 
 
 def test_the_document_is_json_without_the_outputs():
