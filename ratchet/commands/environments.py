@@ -171,11 +171,36 @@ def _install(folder: Path, version: Version, python: str, lock: str | None, kept
     if lock is not None:
         requirements = folder / "requirements.txt"
         requirements.write_text(lock)
-        bootstrap.call(own, *_PIP, "--require-hashes", "-r", requirements)
+        _pip(own, "--require-hashes", "-r", str(requirements))
         return lock
     report = folder / "report.json"
-    bootstrap.call(own, *_PIP, "--report", report, *version.requirements)
+    _pip(own, "--report", str(report), *version.requirements)
     return "\n".join(sorted(_lines(json.loads(report.read_text())), key=str.lower)) + "\n"
+
+
+def _pip(python: Path, *wanted: str) -> None:
+    """Raises CalledProcessError with what pip said."""
+    command = [str(python), *_PIP, *wanted]
+    done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr)
+
+
+def unavailable(said: str) -> str:
+    """Why pip found no version, in one line; ``""`` where it says something else."""
+    asked = re.search(r"satisfies the requirement ([\w.-]+)(?:\[[\w,-]+\])?==([\w.]+) \(from versions: ([^)]*)\)", said)
+    if asked is None:
+        return ""
+    name, number, there = asked[1], asked[2], asked[3]
+    if other := re.search(rf"[ ;]{re.escape(number)} Requires-Python ([^\s;]+)", said):
+        return f"{name} {number} needs Python {other[1]}: name one with --python"
+    known = [one.strip() for one in there.split(",") if re.fullmatch(r"[0-9.]+", one.strip())]
+    if not known:
+        return f"the package index has no {name}: is it reachable?"
+    place = [int(part) for part in re.findall("[0-9]+", number)]
+    before = [one for one in known if [int(part) for part in one.split(".")] < place]
+    near = [*before[-1:], *known[len(before) : len(before) + 1]]
+    return f"the package index has no {name} {number}, its neighbours are {' and '.join(near)}"
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -189,7 +214,13 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _failed(version: Version, error: Exception, lock: Path | None) -> Refusal:
-    why = f"pip ended with exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else error
+    why: object = error
+    if isinstance(error, subprocess.CalledProcessError):
+        said = str(error.stderr or "")
+        if reason := unavailable(said):
+            return Refusal(Status.NOT_FOUND, f"no environment with jax {version}: {reason}")
+        last = "".join(said.strip().splitlines()[-1:])[:300]
+        why = f"pip ended with exit code {error.returncode}" + (f": {last}" if last else "")
     message = f"no environment with jax {version} could be made ({why})"
     if lock is None:
         what = "its packages may need another Python, which --python names"

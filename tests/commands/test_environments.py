@@ -58,6 +58,7 @@ class Pip:
 def pip(monkeypatch):
     stub = Pip()
     monkeypatch.setattr(bootstrap, "call", stub)
+    monkeypatch.setattr(environments, "_pip", stub)
     return stub
 
 
@@ -140,6 +141,34 @@ def test_what_cannot_be_made_leaves_what_was_there(private, pip, capsys, tmp_pat
     assert setup("--lock", str(lock)) == Status.INFRASTRUCTURE.exit_code
     assert f"{lock} has the hashes of" in capsys.readouterr().err
     assert (private / "jax-9.9" / environments.LOCK).read_text() == LINES
+
+
+THERE = "(from versions: 0.0.1, 0.0.43.2, 0.0.45, 0.0.50rc1, 0.0.52)"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            f"satisfies the requirement libtpu==0.0.44 {THERE}",
+            "the package index has no libtpu 0.0.44, its neighbours are 0.0.43.2 and 0.0.45",
+        ),
+        (
+            f"satisfies the requirement libtpu==0.0.60 {THERE}",
+            "the package index has no libtpu 0.0.60, its neighbours are 0.0.52",
+        ),
+        (
+            "require a different python version: 0.12.0 Requires-Python >=3.12; 0.12.0.1 Requires-Python >=3.12\n"
+            "satisfies the requirement jax[tpu]==0.12.0.1 (from versions: 0.9.0, 0.10.2)",
+            "jax 0.12.0.1 needs Python >=3.12: name one with --python",
+        ),
+        ("satisfies the requirement jax==0.1 (from versions: none)", "the package index has no jax: is it reachable?"),
+        ("No space left on device", ""),
+    ],
+)
+def test_why_a_version_cannot_be_had_is_one_line(said, reason):
+    """From what pip 23 and 26 say."""
+    assert environments.unavailable(f"ERROR: Could not find a version that {said}") == reason
 
 
 def test_another_libtpu_than_that_of_jax_is_an_environment_of_its_own(private, pip):
