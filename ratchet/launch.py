@@ -13,13 +13,6 @@ from pathlib import Path
 
 from ratchet.process.boot import home
 
-VARIABLES = (
-    "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
-    "XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE "
-    "GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES RATCHET_LIBRARY_PATH "
-    "PYTHONIOENCODING RATCHET_REFERENCES_GIB RATCHET_STANDBY_MINUTES"
-).split()
-"""The variables that the judge may see: those of ``environment.sh``."""
 LIGHT = ("init", "setup")
 """The commands that run in any Python."""
 NO_ENVIRONMENT = 69
@@ -43,15 +36,7 @@ def main() -> int:
     command = [python, "-I", "-S", str(home.START), "ratchet", *sys.argv[1:]]
     with contextlib.suppress(AttributeError):  # closed by the caller
         sys.stdout.flush()
-    os.execve(python, command, judges_environment(os.environ, folder))
-
-
-def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -> dict[str, str]:
-    """The variables of the judge's process."""
-    kept = {name: given[name] for name in VARIABLES if name in given}
-    if given.get("LD_LIBRARY_PATH"):
-        kept["RATCHET_LIBRARY_PATH"] = given["LD_LIBRARY_PATH"]
-    return {**kept, home.ENVIRONMENT: str(folder)}
+    os.execve(python, command, home.judges_environment(os.environ, folder))
 
 
 def _light() -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands.options import jax_option
 from ratchet.commands.targets import Compilers, folder_for, title_of
 from ratchet.exam.candidate import configuration
 from ratchet.exam.candidate import target as targets
@@ -50,6 +51,7 @@ def ci_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", default="HEAD", metavar="REV", help="the revision to compare with; default HEAD")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, for a comment")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
+    jax_option(parser)
 
 
 def ci_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:

@@ -10,6 +10,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands import environments
 from ratchet.commands import options as options_of
 from ratchet.exam.judge.steps import machine_trouble
 from ratchet.process.boot import home
@@ -50,6 +51,8 @@ def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output:
     as_json = options_of.asks_for_json(given)
     try:
         options = parse(given)
+        if getattr(options, "under", ""):
+            environments.go_on_under(options.under, given)
         command = options_of.function(options.name, "command")
         assert command is not None
         code = call(command, options, judge)

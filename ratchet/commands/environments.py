@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ratchet.values.status import Refusal, Status
 
 LOCK = "environment.lock"
 """In an environment: the lock that it was made from."""
-OTHER = ("protobuf", "flatbuffers", "gitpython")
+OTHER = ("protobuf", "flatbuffers", "gitpython", "numpy", "pandas", "rich")
 """What the judge's modules import besides JAX and what comes with it."""
 WITH_LIBTPU = ("requests",)
 """What JAX's extra ``tpu`` installs besides libtpu."""
@@ -105,6 +106,28 @@ def environment_of(text: str) -> Path:
         message = f"there is no environment with jax {version}: `{home.PROGRAM} setup --jax {version}` makes it"
         raise Refusal(Status.NOT_FOUND, message)
     return other
+
+
+def go_on_under(text: str, arguments: Sequence[str]) -> None:
+    """Become the process that runs the same command with the packages of a version of JAX; returns where this is one.
+
+    Raises:
+      Refusal: as ``environment_of``.
+    """
+    folder = environment_of(text)
+    if Path(sys.prefix).resolve() == folder.resolve():
+        return
+    words = iter(arguments)
+    left = []
+    for word in words:
+        if word == "--jax":
+            next(words)
+        elif not word.startswith("--jax="):
+            left.append(word)
+    python = os.path.realpath(folder / "bin" / "python")
+    sys.stdout.flush()
+    command = [python, "-I", "-S", str(home.START), "under", str(folder), *left]
+    os.execve(python, command, home.judges_environment(dict(os.environ), folder))
 
 
 def make(text: str, *, python: str, lock: Path | None) -> Path:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.options import PROGRAM, json_option, judging, text_option
+from ratchet.commands.options import PROGRAM, jax_option, json_option, judging, text_option
 from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.source_closure import Read, work_tree
@@ -81,6 +81,7 @@ def judge_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="TARGET", help="the function that says what is right")
     text_option(parser, "--source", "DIR", "the folder of the package; default: src, or the top")
     text_option(parser, "--python", "PATH", "the Python that traces it; default: the judge's")
+    jax_option(parser)
     judging(parser)
 
 
@@ -109,6 +110,7 @@ def judge_command(options: argparse.Namespace, *, root: Path, function: JudgeFun
 def across_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file."""
     parser.add_argument("kernel", type=Path, metavar="FILE", help="the kernel file")
+    jax_option(parser)
     json_option(parser, "print the table as one JSON document")
 
 

@@ -245,6 +245,13 @@ def target_options(parser: Options) -> None:
     """Which function, for which inputs and chips."""
     parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
     inputs(parser)
+    jax_option(parser)
+
+
+def jax_option(parser: Options) -> None:
+    """``--jax``, of a command that compiles."""
+    what = f"with this JAX, of `{PROGRAM} setup --jax VERSION`; default: the judge's own"
+    parser.add_argument("--jax", dest="under", default="", metavar="VERSION", help=what)
 
 
 def inputs(parser: Options) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ratchet import launch
 from ratchet.commands.environments import environment_of
 from ratchet.commands.options import inputs, json_option, seconds
 from ratchet.commands.targets import target_of
@@ -141,7 +140,7 @@ def _run(folder: Path, environment: Path, waiting: Sequence[int], deadline: floa
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**launch.judges_environment(dict(os.environ), environment), **_NO_TPU},
+            env={**home.judges_environment(dict(os.environ), environment), **_NO_TPU},
         )
         try:
             code = _wait(process, folder, waiting, deadline)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -218,3 +219,24 @@ def test_pip_itself_refuses_a_file_that_was_changed(private, tmp_path, monkeypat
     assert "has the hashes of" in capfd.readouterr().err
     wheel(tmp_path, "jax", "9.9")
     assert setup("--python", python) == 0
+
+
+@pytest.mark.parametrize("words", [["--jax", "9.9"], ["--jax=9.9"]])
+def test_a_command_goes_on_under_the_packages_of_another_jax(private, pip, monkeypatch, words):
+    setup()
+    became = []
+    monkeypatch.setattr(os, "execve", lambda *given: became.append(given))
+    environments.go_on_under("9.9", ["explain", "k.py", *words, "--json"])
+    ((python, command, variables),) = became
+    folder = private / "jax-9.9"
+    assert command == [python, "-I", "-S", str(home.START), "under", str(folder), "explain", "k.py", "--json"]
+    assert variables[home.ENVIRONMENT] == str(folder)
+    monkeypatch.setattr(sys, "prefix", str(folder))
+    environments.go_on_under("9.9", ["explain", "k.py", *words])
+    assert len(became) == 1, "it is there already"
+
+
+@pytest.mark.parametrize("name", ["explain k.py", "fit k.py A=1", "tune k.py A=1", "across k.py", "judge", "ci"])
+def test_whatever_compiles_takes_another_jax(private, name, capsys):
+    assert main([*name.split(), "--jax", "9.9"], unjudged) == Status.NOT_FOUND.exit_code
+    assert "`./ratchet.sh setup --jax 9.9` makes it" in capsys.readouterr().err

@@ -30,6 +30,14 @@ KERNEL = "kernel.py"
 ENVIRONMENT = "RATCHET_ENVIRONMENT"
 """The variable that names another environment than the shared one. A clone does not look at it."""
 
+VARIABLES = (
+    "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
+    "XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE "
+    "GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES RATCHET_LIBRARY_PATH "
+    "PYTHONIOENCODING RATCHET_REFERENCES_GIB RATCHET_STANDBY_MINUTES"
+).split()
+"""The variables that the judge may see: those of ``environment.sh``."""
+
 
 def private_folder() -> Path | None:
     """``~/.cache/pallas-ratchet`` of the user who runs this, readable by nobody else; None where it cannot be.
@@ -108,3 +116,11 @@ def kernel(root: Path, given: Path | None) -> Path:
 def judge_root(repository: Path) -> Path:
     """The folder whose judge judges in ``repository``: its own in a clone, the installed one elsewhere."""
     return PACKAGE_ROOT if INSTALLED else repository
+
+
+def judges_environment(given: os._Environ[str] | dict[str, str], folder: Path) -> dict[str, str]:
+    """The variables of the judge's process."""
+    kept = {name: given[name] for name in VARIABLES if name in given}
+    if given.get("LD_LIBRARY_PATH"):
+        kept["RATCHET_LIBRARY_PATH"] = given["LD_LIBRARY_PATH"]
+    return {**kept, ENVIRONMENT: str(folder)}

@@ -1,7 +1,7 @@
 """The first file of the judge's that runs: ``python -I -S ratchet/process/boot/start.py ratchet|prepare ARGUMENTS``.
 
-``upgrade ENVIRONMENT FOLDER`` runs one side of a comparison of compilers with that environment, and ``prewarm``
-prepares a new environment for its first verdict; they judge nothing.
+``under ENVIRONMENT ARGUMENTS`` is ``ratchet`` with the packages of that environment, another JAX's, ``upgrade
+ENVIRONMENT FOLDER`` one side of a comparison of two, and ``prewarm`` prepares a new environment for its first verdict.
 
 Python has then looked at no variable, no ``.pth`` file, no ``sitecustomize`` and no folder of the caller's. This file
 reads every source of the judge's once, and from then on only those are modules of the judge's. Packages come from
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ENTRIES = {
     "ratchet": "ratchet.__main__:run",
     "prepare": "ratchet.__main__:run_prepare",
+    "under": "ratchet.__main__:run",
     "upgrade": "ratchet.upgrade.side:main",
     "prewarm": "ratchet.process.boot.installed:prewarm",
 }
@@ -74,7 +75,7 @@ def main() -> int:
     home, sources, bytecode = map(_early, ("home", "sources", "bytecode"))
     sources.Server(sources.loaded(ROOT).compiled()).install()
     entry = sys.argv.pop(1)
-    environment = Path(sys.argv.pop(1)) if entry == "upgrade" else home.environment() or ROOT
+    environment = Path(sys.argv.pop(1)) if entry in ("under", "upgrade") else home.environment() or ROOT
     packages = _packages(environment)
     sys.pycache_prefix = next(iter(bytecode.folders()), None)
     sys.path.append(packages)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import launch
 from ratchet.exam.judge.seal import seal
 from ratchet.launch import NO_ENVIRONMENT
+from ratchet.process.boot import home
 from ratchet.values.status import Status
 from tests.workspaces import HERE
 
@@ -160,9 +160,9 @@ def test_the_seal_is_that_of_a_clone(site):
 def test_both_ways_in_let_the_same_variables_through():
     text = (HERE / "environment.sh").read_text().replace("\\\n", " ")
     (names,) = re.findall(r"^for name in ([A-Z_ ]+);", text, re.MULTILINE)
-    assert names.split() == launch.VARIABLES
+    assert names.split() == home.VARIABLES
     given = {"PATH": "/bin", "PYTHONPATH": "x", "LD_PRELOAD": "y", "LD_LIBRARY_PATH": "z"}
-    assert launch.judges_environment(given, Path("/e")) == {
+    assert home.judges_environment(given, Path("/e")) == {
         "PATH": "/bin",
         "RATCHET_LIBRARY_PATH": "z",
         "RATCHET_ENVIRONMENT": "/e",
