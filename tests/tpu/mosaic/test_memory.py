@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.experimental import pallas as pl
 
 from ratchet.tpu.mosaic.arrays import encode
 from ratchet.tpu.mosaic.memory import Buffer, Slice, Squeeze, Whole, bitcast, put_where, reshape, reshaped_box
 from ratchet.values.status import Status
 from tests.refusals import refused
-from tests.tpu.mosaic.kernels import numbers
+from tests.tpu.mosaic.kernels import X, kernel_call, loaded, numbers
 
 F32, BF16, I8 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.int8)
 
@@ -131,3 +132,12 @@ def test_what_is_stored_on_a_condition():
     assert numbers(whole.load_all(memory)) == [0, 1]
     put_where(memory, whole, jnp.bool_(True), jnp.float32([7, 8]))
     assert numbers(whole.load_all(memory)) == [7, 8]
+
+
+def test_a_load_without_a_stride_repeats_one_row():
+    def kernel(x, o):
+        o[...] = x[pl.ds(3, 64, stride=0), :]
+
+    result = loaded(kernel_call(kernel), X).check([X])
+    assert not result.findings
+    assert (result.outputs[0] == X[3]).all()

@@ -96,7 +96,8 @@ def _strided_load(executor: Executor, op: Op) -> None:
     strides: Sequence[int] = op.attributes["strides"]
     spans = [(n - 1) * s + 1 for n, s in zip(shape, strides, strict=True)]
     value = _load(executor, op, ref, starts, spans)
-    executor.result(op, value[tuple(slice(None, None, s) for s in strides)])
+    # With a stride of 0 the same element is loaded again and again.
+    executor.result(op, jnp.broadcast_to(value[tuple(slice(None, None, s or None) for s in strides)], shape))
 
 
 @rule("tpu.strided_store", attributes=("strides",), writes=lambda op: [op.operands[1]], checks=True)
