@@ -65,7 +65,7 @@ def upgrade_check_command(options: argparse.Namespace, *, say: Callable[[str], N
     environments = [environment_of(version) for version in options.jax]
     requests = [request_of(*one) for one in _targets(options)]
     before, after = (
-        _sides(requests, version, environment, values=options.values, deadline=options.deadline, say=say)
+        sides(requests, version, environment, values=options.values, deadline=options.deadline, say=say)
         for version, environment in zip(options.jax, environments, strict=True)
     )
     made = [upgraded(one, other, allowed_share=options.allowed) for one, other in zip(before, after, strict=True)]
@@ -85,7 +85,7 @@ def _targets(options: argparse.Namespace) -> list[tuple[Any, Any, str]]:
     return listed
 
 
-def _sides(
+def sides(
     requests: Sequence[Mapping[str, Any]],
     version: str,
     environment: Path,

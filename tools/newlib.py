@@ -1,0 +1,123 @@
+"""What a new libtpu has that nothing here knows: ``python -m tools.newlib VERSION … [--python PATH] [--json FILE]``.
+
+A version is one of ``setup --jax``: ``0.12.0.1+libtpu0.0.52``. The kernels of the tree and the examples on one chip
+are exported, compiled, modelled and executed under each, and under the JAX of this environment. A line for each
+version says of how many that is true, how far latencies moved, and how long it took; below it, once each, what was
+refused: what the parsers, the machine or the executor do not know, and what the compiler said. Run it in ``.venv``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+
+from benchmarks.lib.command import command, say
+from benchmarks.lib.table import show_all
+from ratchet.commands.environments import environment_of, make
+from ratchet.commands.upgrade_check import sides
+from ratchet.exam.candidate import target as targets
+from ratchet.upgrade.upgrade import request_of, upgraded
+from ratchet.values.change import Side, Upgrade
+from ratchet.values.status import Refusal, Status
+from tools.documents import ROOT
+
+ON_SEVERAL_CHIPS = ("all_gather.py", "reduce_scatter.py")
+ALLOWED_SHARE, DEADLINE_SECONDS = 0.02, 300.0
+Row = dict[str, Any]
+
+
+def options(parser: ArgumentParser) -> ArgumentParser:
+    parser.add_argument("versions", nargs="+", metavar="VERSION", help="0.12.0.1+libtpu0.0.52")
+    parser.add_argument("--python", default="", metavar="PATH", help="the Python of new environments; default: this")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="kernels whose file has one of these")
+    return parser
+
+
+def kernel_files(only: Sequence[str]) -> list[str]:
+    """The kernels that are tried, relative to the root of the repository."""
+    every = [ROOT / "kernel.py", *sorted(ROOT.glob("examples/*.py"))]
+    names = [path.relative_to(ROOT).as_posix() for path in every if path.name not in ON_SEVERAL_CHIPS]
+    return [name for name in names if any(text in name for text in only)]
+
+
+def requests(files: Sequence[str]) -> list[dict[str, Any]]:
+    return [request_of(targets.parse(name), targets.inline([targets.GENERATOR]), name) for name in files]
+
+
+def under(version: str, files: Sequence[str]) -> list[Side]:
+    """Every kernel under one version."""
+    folder = environment_of(version)
+    return sides(requests(files), version, folder, values=True, deadline=DEADLINE_SECONDS, say=say)
+
+
+def row(version: str, seconds: float, compared: Sequence[Upgrade]) -> Row:
+    """The line of a version."""
+    after = [one.after for one in compared]
+    pairs = [(one.before.costs.latency_ms, one.after.costs.latency_ms) for one in compared]
+    moved = [new / old - 1 for old, new in pairs if old and new]
+    return {
+        "version": version,
+        "kernels": len(after),
+        "compiled": sum(bool(one.costs.vmem_limit_bytes) for one in after),
+        "modelled": sum(one.costs.status is Status.PASS for one in after),
+        "executed": sum(one.outputs is not None for one in after),
+        "same bits": sum(one.values.identical for one in compared),
+        "worse": sum(one.worse for one in compared),
+        "median %": 100 * median(moved) if moved else None,
+        "fastest %": 100 * min(moved) if moved else None,
+        "slowest %": 100 * max(moved) if moved else None,
+        "seconds": round(seconds),
+    }
+
+
+def unknown(version: str, compared: Sequence[Upgrade]) -> Iterator[Row]:
+    """What was refused under a version and not before, and of which kernels."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in compared:
+        side, costs = one.after, one.after.costs
+        new = costs.status not in (Status.PASS, one.before.costs.status)
+        reasons = [(costs.status.name, costs.reason)] if new else []
+        reasons += [("values", side.no_values)] if one.values.limit else []
+        reasons += [("finding", text) for text in side.findings if text not in one.before.findings]
+        reasons += [("values", one.values.reason or "differ")] if one.values.worse and not side.findings else []
+        for what, why in reasons:
+            found.setdefault((what, why[:200]), []).append(side.target)
+    for (what, why), names in found.items():
+        yield {"version": version, "what": what, "why": why, "kernels": ", ".join(names)}
+
+
+def tried(version: str, python: str, before: Sequence[Side], files: Sequence[str]) -> tuple[Row, list[Row]]:
+    """One version: its line, and what was refused under it."""
+    start = time.monotonic()
+    try:
+        make(version, python=python, lock=None)
+        after = under(version, files)
+    except Refusal as refusal:
+        return {"version": version, "why not": refusal.message}, []
+    compared = [upgraded(*pair, allowed_share=ALLOWED_SHARE) for pair in zip(before, after, strict=True)]
+    return row(version, time.monotonic() - start, compared), list(unknown(version, compared))
+
+
+def main(given: Sequence[str]) -> int:
+    asked = options(command(__doc__)).parse_args(given)
+    files = kernel_files(asked.only)
+    before = under(jax.__version__, files)
+    lines, refused = [], []
+    for version in asked.versions:
+        line, reasons = tried(version, asked.python, before, files)
+        lines.append(line)
+        refused += reasons
+    tables: Mapping[str, Sequence[Row]] = {f"against jax {jax.__version__}": lines, "refused": refused}
+    show_all(tables, json_file=asked.json and Path(asked.json))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
