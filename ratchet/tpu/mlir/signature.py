@@ -130,8 +130,8 @@ def describe(call: Call, module: KernelModule) -> Kernel:
             alias = next((a - dynamic - n_prefetch for a, b in call.aliases.items() if b == index), None)
         else:
             alias = call.aliases.get(index + dynamic + n_prefetch)
-        if "semaphore" in arguments[at + i].type.dtype:
-            raise module.refusal("a semaphore that is there before or after the kernel; wanted one of its scratch")
+        if not is_output and "semaphore" in arguments[at + i].type.dtype:
+            raise module.refusal("a semaphore that is there before the kernel; wanted one of its scratch")
         operands.append(
             Operand(
                 argument=arguments[at + i],

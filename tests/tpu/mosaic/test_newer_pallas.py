@@ -117,7 +117,7 @@ def test_it_is_executed(call: Any, inputs: list[np.ndarray], wanted: np.ndarray,
 @pytest.mark.parametrize(
     ("call", "inputs", "why"),
     [
-        (prefetched, [X], "a semaphore that is there before or after the kernel"),
+        (prefetched, [X], "a semaphore that is there before the kernel"),
         (
             each(of_matrix_unit, jax.ShapeDtypeStruct((128, 128), jnp.float32)), [np.ones((128, 128), jnp.bfloat16)],
             "what the matrix unit keeps",
