@@ -6,7 +6,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from typing import Any
 
 import pytest
@@ -18,11 +17,12 @@ from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import Artefact, Program
 from ratchet.values.status import Refusal
+from tests.imports import OLDER_JAX
 
 # Compiling for the CPU takes most of the tests' time that run kernels, and running next to none. Read as JAX starts.
 # What is fused by MLIR takes twice as long to compile, and is faster for large arrays only.
 QUICKLY = "--xla_backend_optimization_level=0"
-if metadata.version("jax").startswith("0.10."):  # a later XLA has nothing else
+if OLDER_JAX:  # a later XLA has nothing else
     QUICKLY += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}".strip()
 

@@ -6,9 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
+OLDER_JAX = metadata.version("jax").startswith("0.10.")
+"""Whether the older of the two locked versions of JAX runs the tests."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ratchet.values.omission import LinkModel, UndecidedBranches, Unmodelled
 from ratchet.values.status import Status
 from ratchet.view.document import dumps, plain
 from ratchet.view.verdict_json import SCHEMA_PATH, hint
+from tests.imports import OLDER_JAX
 from tools import schema
 
 from .timelines import VALIDATOR, document_of, row, timeline, verdict
@@ -162,7 +163,7 @@ def _sorted(x, o):
     [
         (_store_a_scalar, 256, "pltpu.SMEM"),
         (_capture, 256, "operand"),
-        *([(_three_passes, 256, "HIGHEST")] if jax.__version__.startswith("0.10.") else []),  # later it lowers
+        *([(_three_passes, 256, "HIGHEST")] if OLDER_JAX else []),  # later it lowers
         (_narrow_sum, 256, "preferred_element_type"),
         (_ask, 256, "pl.when"),
         (_sorted, 256, "bitonic"),

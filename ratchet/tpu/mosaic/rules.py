@@ -18,7 +18,6 @@ VIEW_OPS = frozenset(
         "tpu.reinterpret_cast",
         "tpu.erase_memref_layout",
         "tpu.assume_layout",
-        "memref.memory_space_cast",
     }
 )
 """Operations whose result is a view of their first operand."""

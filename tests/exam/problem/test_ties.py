@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ratchet.exam.problem.promote import with_losses
+from tests.imports import OLDER_JAX
 
 RANDOM = np.random.default_rng(4)
 X = RANDOM.normal(size=(16, 32)).astype(np.float32)
@@ -19,7 +20,7 @@ def lost(function, *arrays):
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
     with jax.enable_x64(True):
         # The others, which only an older XLA has, may give equal numbers different exponentials.
-        judged = {"xla_cpu_use_fusion_emitters": True} if jax.__version__.startswith("0.10.") else {}
+        judged = {"xla_cpu_use_fusion_emitters": True} if OLDER_JAX else {}
         return np.asarray(jax.jit(with_losses(function, *avals), compiler_options=judged)(*arrays)[-1])
 
 

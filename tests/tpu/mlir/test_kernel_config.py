@@ -20,6 +20,7 @@ AROUND = {
     "device_type": "DEVICE_TYPE_X",
     "scoped_memory_configs": [{"memory_space": 1, "offset": 0, "size": 77}],
     "flag_configs": [{"flag_type": "xla_tpu_x", "value": {"boolean_value": True}}],
+    "sparse_core_config": {"comp_env": {"backend_opt_level": "O2"}, "core_ids": ["0"], "tiling": "TILING_COMPACT"},
 }
 
 

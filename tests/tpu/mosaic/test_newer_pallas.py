@@ -14,10 +14,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.values.status import Status
+from tests.imports import OLDER_JAX
 from tests.refusals import refused
 from tests.tpu.mosaic.kernels import ANY, OUT, kernel_call, loaded, rows
 
-if jax.__version__.startswith("0.10."):
+if OLDER_JAX:
     pytest.skip("names that JAX 0.10 has not", allow_module_level=True)
 
 DRAWN = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.values.status import Status
+from tests.imports import OLDER_JAX
 from tests.tpu.mosaic.kernels import ANY, DMA, Kernel, X, copied_in, findings, kernel_call, kinds, rows, vmem
 
 
@@ -135,7 +136,7 @@ def _steps(*, written: bool) -> Kernel:
 
 
 OUTSIDE, HAZARD, CHANGED = Status.OUT_OF_BOUNDS, Status.MEMORY_HAZARD, Status.INPUTS_CHANGED
-WAIT = "tpu.wait_dma2" if jax.__version__.startswith("0.10.") else "tpu.wait_dma"
+WAIT = "tpu.wait_dma2" if OLDER_JAX else "tpu.wait_dma"
 ADDED = "acc[...] += x[...]"
 Place = tuple[str, tuple[int, ...], str]
 """Operation, grid step, and what the line says."""

@@ -49,8 +49,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.minimumf": lax.min,
     "arith.maxnumf": jnp.fmax,
     "arith.minnumf": jnp.fmin,
-    "arith.maximumnumf": jnp.fmax,
-    "arith.minimumnumf": jnp.fmin,
     "arith.addi": lax.add,
     "arith.subi": lax.sub,
     "arith.muli": lax.mul,

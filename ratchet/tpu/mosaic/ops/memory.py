@@ -201,6 +201,6 @@ def _memref_bitcast(executor: Executor, op: Op) -> None:
     executor.result(op, bitcast(executor.ref(op.operands[0]), type_.shape, np.dtype(jax_dtype(type_.dtype))))
 
 
-@rule("tpu.erase_memref_layout", "tpu.assume_layout", "memref.memory_space_cast")
+@rule("tpu.erase_memref_layout", "tpu.assume_layout")
 def _same_ref(executor: Executor, op: Op) -> None:
     executor.result(op, executor.ref(op.operands[0]))

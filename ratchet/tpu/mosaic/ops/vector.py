@@ -215,8 +215,9 @@ def _matmul(executor: Executor, op: Op) -> None:
     """``acc + lhs @ rhs``: exact products of the operands as they are stored, accumulated in f32 (or int32).
 
     What the module writes is kept: bf16, int8 and fp8 operands are multiplied exactly. For f32 operands without
-    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``),
-    with ``bf16x3`` (JAX's ``Precision.HIGH``) three over those and what was rounded off, but for the product of both.
+    ``precision = fp32`` the matrix unit makes one pass over operands rounded to bf16 (``Options.f32_matmul_passes``).
+    With ``bf16x3`` (JAX's ``Precision.HIGH``) it makes three passes: each operand is a rounded part and a rest, and the
+    product of the two rests is left out.
     """
     lhs, rhs, acc = (executor[value] for value in op.operands)
     if op.attributes.get("transpose_lhs") or op.attributes.get("transpose_rhs"):
