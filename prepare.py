@@ -38,7 +38,6 @@ with starting():  # NumPy is imported here, and takes an interrupt for an error 
     from ratchet.exam.judge.request import Request
     from ratchet.exam.judge.steps import Progress, Silent, Steps
     from ratchet.exam.judge.workers import Workers
-    from ratchet.exam.problem import problem as problems
     from ratchet.tpu.compiler import compile
     from ratchet.tpu.dump import memory
     from ratchet.values import SCORED, Verdict
@@ -58,7 +57,7 @@ def judge(request: Request, *, workers: Workers | None = None, progress: Progres
         model, device = bench.model, bench.device
 
         artefact, frozen = steps.run("contract", bench.trace) or (None, None)
-        problem = steps.run("problem", problems.freeze_or_check, artefact, request.lock, frozen=frozen)
+        problem = steps.run("problem", bench.problem, artefact, frozen=frozen)
 
         digest = hashlib.sha256(bench.source).hexdigest()
         known = bench.identity(artefact, problem)

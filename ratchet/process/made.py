@@ -1,4 +1,4 @@
-"""Which folders of a repository this tool made: only those are removed.
+"""Which folders of a repository this tool made: only those are removed. Also what it found that stays true.
 
 Each has a mark in ``.ratchet/made``, a file with a MAC of this machine's key over its name. What a user, a clone or
 somebody else put in a place of such a name has none, and stays.
@@ -27,14 +27,15 @@ def own_folder(root: Root) -> None:
 
 
 def mark(root: Root, name: str) -> None:
-    """Says of a folder, by its name below the root, that it is made here and may be removed. Raises OSError."""
+    """Says of a folder, by its name below the root, that it is made here and may be removed; or of a text that it was
+    found true here. Raises OSError."""
     own_folder(root)
     root.make_folder(_MARKS)
     root.write(_mark(name), _mac(name), flush=False)
 
 
 def is_here(root: Root, name: str) -> bool:
-    """Whether this machine made the folder of that name; where there is no key nobody can say so."""
+    """Whether this machine made the folder of that name, or found that; where there is no key nobody can say so."""
     try:
         return bool(mac := _mac(name)) and root.read(_mark(name), _MOST_BYTES) == mac
     except (OSError, ValueError):

@@ -21,8 +21,11 @@ from ratchet.exam.judge.secret import clone_folder, secret_of
 from ratchet.exam.judge.steps import INTERNAL_ERROR, Pending, Steps
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
+from ratchet.exam.problem import problem as problems
 from ratchet.exam.problem.problem import Problem, encode
-from ratchet.process import paths
+from ratchet.process import made, paths
+from ratchet.process.root import Root
+from ratchet.process.sandbox.child import Child
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.values import MEASURED, Artefact, Bar, Parity, Timeline, Verdict
 from ratchet.values.encoding import encode as encoded
@@ -66,9 +69,9 @@ class Bench:
         """The step that checks the values, or one that says that they were not asked for."""
         return _not_asked_for if self.request.model_only else self.evaluator.values
 
-    def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
-        """The first step of a verdict: the kernel file, traced and exported in its jail, and its problem if new."""
-        wanted = tracer.TraceRequest(
+    @property
+    def _wanted(self) -> tracer.TraceRequest:
+        return tracer.TraceRequest(
             source=self.source,
             name=self.request.kernel.name,
             platform=self.evaluator.platform,
@@ -76,13 +79,47 @@ class Bench:
             limits=self.request.limits,
             project=self.request.project,
         )
+
+    def trace(self) -> tuple[tuple[Artefact, Problem | None], str]:
+        """The first step of a verdict: the kernel file, traced and exported in its jail, and its problem if new."""
         with self.workers.author() if self.freeze else contextlib.nullcontext() as author:
-            artefact, summary = tracer.step(self.workers.tracing(wanted), again=self.workers.one_file)
+            artefact, summary = tracer.step(self.workers.tracing(self._wanted), again=self.workers.one_file)
             self.workers.prepare_next()
-            if author is None:
-                return (artefact, None), summary
-            defined = tracer.definition(wanted, author)
-        return (artefact, freezing.frozen(artefact, defined, self.workers.freezer())), summary
+            frozen = None if author is None else self._frozen(artefact, author)
+        return (artefact, frozen), summary
+
+    def _frozen(self, artefact: Artefact, author: Child) -> Problem:
+        """The file's own problem, which ``author`` defines."""
+        return freezing.frozen(artefact, tracer.definition(self._wanted, author), self.workers.freezer())
+
+    def problem(self, artefact: Artefact, *, frozen: Problem | None) -> tuple[Problem, str]:
+        """The second step: the problem to judge by, just ``frozen`` from this file or the lock's, and that they agree.
+
+        Under another JAX than froze it the digests of both programs differ: the file's own problem is frozen, too, and
+        compared by what it computes, once in a clone. Either way a kernel is judged by what the lock holds.
+
+        Raises:
+          Refusal: ``PROBLEM_CHANGED`` or ``WRONG_SHAPE``.
+        """
+        lock = self.request.lock
+        problem, how = frozen or problems.read(lock), "frozen now" if frozen else "frozen"
+        if problem is None:
+            raise Refusal(Status.PROBLEM_CHANGED, f"{lock.name} vanished while judging; restore it with git")
+        own = artefact
+        if problems.is_of_another_jax(artefact, problem):
+            how = f"frozen under jax {problem.jax_version}"
+            own = replace(own, reference_sha256=problem.reference_sha256, inputs_sha256=problem.inputs_sha256)
+        problems.check_unchanged(own, problem)
+        problems.check_outputs(own, problem)
+        if own is not artefact:
+            self._check_same(problem, artefact)
+        return problem, f"{problem.description} ({how}, {problem.short})"
+
+    def _check_same(self, problem: Problem, artefact: Artefact) -> None:
+        root, same = Root(self.request.root), f"problem {problem.digest} is {' '.join(problems.digests(artefact))}"
+        if not made.is_here(root, same):
+            self.exam.compare_problem(problem, self._frozen(artefact, self.workers.author()))
+            made.mark(root, same)
 
     @functools.cached_property
     def _verdicts(self) -> Path:

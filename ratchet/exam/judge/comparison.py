@@ -18,8 +18,9 @@ import numpy as np
 from jax import export
 
 from ratchet.exam.problem import instances, parity, rows
+from ratchet.exam.problem.deviations import is_float
 from ratchet.exam.problem.floor import products
-from ratchet.exam.problem.inputs import Inputs, Instance
+from ratchet.exam.problem.inputs import PUBLIC, Inputs, Instance
 from ratchet.exam.problem.problem import Problem
 from ratchet.exam.problem.programs import Arrays
 from ratchet.exam.problem.reference import Reference, References
@@ -28,6 +29,8 @@ from ratchet.tpu.mosaic.findings import Finding
 from ratchet.values.status import Status
 
 SECRETS = 2
+DRAWN_UNITS = 8
+"""Units in the last place of the largest by which two versions of JAX may draw a float otherwise."""
 SMALL_FLOPS, SMALL_ELEMENTS = 1e9, 1 << 20
 """Of a reference, and of its inputs and outputs, that is tried on other secrets when its problem is frozen: a second
 each. A larger one has as many chances in its many elements."""
@@ -167,6 +170,20 @@ class Comparer:
         self._check_other_secrets(random)
         return answered(Status.PASS, "zeros, constants and copies of inputs fail it, as they should")
 
+    def same_problem(self, random: Instance, other: Problem) -> Answer:
+        """The answer on a problem that ought to be this one: it draws the same inputs, and its reference passes."""
+        problem, programs = random.problem, self._inputs.programs
+        for key in PUBLIC, np.frombuffer(random.secret[:8], np.uint32):
+            for number, both in enumerate(zip(*(programs.drawn(one, key) for one in (problem, other)), strict=True)):
+                if not _alike(*both):
+                    message = f"generate_inputs draws another input {number} than the frozen one"
+                    return answered(Status.PROBLEM_CHANGED, message)
+        if other.reference_sha256 != problem.reference_sha256:
+            outputs = programs.native(other, self._inputs.of(random))
+            if not self._passes(random, self.references.of(random), outputs):
+                return answered(Status.PROBLEM_CHANGED, "reference_fn computes something else than the frozen one")
+        return answered(Status.PASS, "")
+
     def _check_other_secrets(self, random: Instance) -> None:
         """The native reference passes on other secrets, too, for a problem small enough to ask: see ``made``."""
         problem = random.problem
@@ -189,6 +206,16 @@ def _compare(instance: Instance, result: mosaic.RunResult, reference: Reference,
         for own in (result.outputs, *result.replicas)
         for got, exact, loss, counts, part in zip(rows.of(instance.problem, own, numbers), *three, parts, strict=True)
     ]
+
+
+def _alike(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> bool:
+    """Whether two programs drew the same: integers to the bit, floats within what another order of adding moves."""
+    if not is_float(ours.dtype):  # shapes are known to be the same
+        return bool(np.array_equal(ours, theirs))
+    one, other = ours.astype(np.float64), theirs.astype(np.float64)
+    largest = np.max(np.abs(one), initial=0.0, where=np.isfinite(one))
+    unit = float(jnp.finfo(ours.dtype).eps) * largest
+    return bool(np.allclose(other, one, rtol=0.0, atol=DRAWN_UNITS * unit, equal_nan=True))
 
 
 def answered(status: Status, message: str) -> Answer:

@@ -15,7 +15,7 @@ from ratchet.exam.judge.asking import LIMITS, Asking, Workers
 from ratchet.exam.judge.responses import passed, read_arrays
 from ratchet.exam.problem import instances
 from ratchet.exam.problem.floor import products
-from ratchet.exam.problem.problem import Problem
+from ratchet.exam.problem.problem import Problem, encode
 from ratchet.process import paths
 from ratchet.process.sandbox.child import Limits
 from ratchet.tpu import computed_operands
@@ -214,6 +214,18 @@ class Examiner:
         """
         self.progress("would a constant pass this problem?")
         self._ask(problem, requests.CheckProblem())
+
+    def compare_problem(self, problem: Problem, other: Problem) -> None:
+        """Compare a problem that another JAX froze with the one that this JAX makes of a kernel file.
+
+        Raises:
+          Refusal: ``PROBLEM_CHANGED`` where they do not compute the same.
+        """
+        if other.reference_sha256 != problem.reference_sha256:
+            self.prepare(problem, ["random"])
+        lock = self._asking.folder() / "other.lock.json"
+        paths.write(lock, encode(other))
+        self._ask(problem, requests.CompareProblem(lock=lock))
 
     def write_inputs(self, problem: Problem, kinds: Sequence[str]) -> Path:
         """A folder that holds the arrays of each instance, for a device to load."""

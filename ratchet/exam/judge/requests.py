@@ -34,6 +34,14 @@ class CheckProblem:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompareProblem:
+    """Say whether a problem that another JAX exported is this one, by what both compute."""
+
+    lock: Path
+    """The other one's lock file."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CountFlops:
     """Count the FLOPs of the reference as written: ``flops``."""
 
@@ -90,7 +98,15 @@ class WriteDraws:
 
 
 ValuesRequest = (
-    MakeReference | CheckProblem | CountFlops | CheckProgram | CheckOutputs | WriteInputs | WriteOperands | WriteDraws
+    MakeReference
+    | CheckProblem
+    | CompareProblem
+    | CountFlops
+    | CheckProgram
+    | CheckOutputs
+    | WriteInputs
+    | WriteOperands
+    | WriteDraws
 )
 
 

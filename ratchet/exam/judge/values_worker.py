@@ -63,6 +63,9 @@ class Values:
     def check_problem(self, random: Instance, _: requests.CheckProblem) -> Answer:
         return self.comparer.problem(random)
 
+    def compare_problem(self, random: Instance, asked: requests.CompareProblem) -> Answer:
+        return self.comparer.same_problem(random, decode(asked.lock.read_bytes(), "the other problem"))
+
     def count_flops(self, random: Instance, _: requests.CountFlops) -> Answer:
         return answered(Status.PASS, "") | {"flops": reference_flops(random.problem)}
 
@@ -197,6 +200,7 @@ class Values:
 ANSWERS: Mapping[type[requests.ValuesRequest], Callable[[Values, Instance, Any], Answer]] = {
     requests.MakeReference: Values.make_reference,
     requests.CheckProblem: Values.check_problem,
+    requests.CompareProblem: Values.compare_problem,
     requests.CountFlops: Values.count_flops,
     requests.CheckProgram: Values.check_program,
     requests.CheckOutputs: Values.check_outputs,

@@ -118,7 +118,7 @@ def frozen():
 def test_a_changed_problem_is_refused_by_name(frozen, edits, named):
     artefact, _ = of_source(edited(ATTENTION, *edits), freeze=False)
     with refused(Status.PROBLEM_CHANGED, "--new-problem") as caught:
-        problem.check_unchanged(artefact, frozen, frozen.jax_version)
+        problem.check_unchanged(artefact, frozen)
     assert named in caught.value.message
 
 

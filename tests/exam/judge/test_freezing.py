@@ -3,6 +3,7 @@
 import contextlib
 import json
 import types
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from ratchet.exam.problem import jaxpr_file, problem
 from ratchet.process.sandbox.child import Ending
 from ratchet.tpu.chips import V5E
 from ratchet.values.status import Status
-from tests.exam.judge.programs import request_of
+from tests.exam.judge.programs import freeze, request_of
 from tests.kernels import HONEST, edited
 from tests.refusals import refused
 
@@ -114,3 +115,24 @@ def test_a_record_that_is_none_is_refused(tmp_path):
     with refused(Status.IMPORT_FAILED, "work holds"):
         freezing.read(folder, artefact)
     assert frozen.work["output_bytes"] == [256 * 1024 * 4]
+
+
+def test_a_problem_that_another_jax_froze_is_compared_by_what_it_computes(tmp_path):
+    softmax, lock = HONEST["row_softmax"], freeze(tmp_path, HONEST["row_softmax"])
+    other = replace(problem.read(lock), jax_version="0.1.0", reference_sha256="0" * 64, inputs_sha256="1" * 64)
+    lock.write_bytes(problem.encode(other))
+    written = edited(softmax, ("jax.nn.softmax(x, axis=-1)", "jnp.exp(x) / jnp.sum(jnp.exp(x), -1, keepdims=True)"))
+    another = edited(softmax, ("jax.nn.softmax(x, axis=-1)", "jax.nn.softmax(1.01 * x, axis=-1)"))
+    drawn = edited(softmax, ("jax.random.normal(key", "1.01 * jax.random.normal(key"))
+    named = edited(softmax, ("KERNEL_NAME = ", 'KERNEL_NAME = "not " + '))
+    with Workers(V5E) as workers:
+        verdicts = [judge(request_of(tmp_path, one), workers=workers) for one in (softmax, softmax, written)]
+        refused = [judge(request_of(tmp_path, one), workers=workers) for one in (another, drawn, named)]
+    assert [one.status for one in verdicts] == [Status.PASS] * 3, [one.reason for one in verdicts]
+    assert "(frozen under jax 0.1.0, " in verdicts[0].steps[1].summary
+    assert verdicts[0].conditions.problem == other.short
+    assert [one.status for one in refused] == [Status.PROBLEM_CHANGED] * 3, [one.reason for one in refused]
+    assert "reference_fn computes something else" in refused[0].reason
+    assert "generate_inputs draws another input 0" in refused[1].reason
+    assert "KERNEL_NAME is 'not " in refused[2].reason
+    assert problem.read(lock) == other
