@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from ratchet.upgrade.upgrade import upgraded
 from ratchet.values.status import Status
 from tests.upgrade.test_upgrade import output, side
@@ -21,8 +23,9 @@ COMPARED = [
 
 
 def test_a_version_has_a_line_of_what_is_known_under_it():
-    line = newlib.row("9", 12.3, COMPARED)
+    line = newlib.row("9", 12.3, COMPARED, [0.01, -0.03])
     assert (line["kernels"], line["compiled"], line["modelled"], line["worse"], line["seconds"]) == (4, 4, 3, 2, 12)
+    assert (line["published"], line["off by %"], line["at most %"]) == (2, pytest.approx(2), 3)
     assert (line["fastest %"], line["slowest %"]) == (-50, 100 * (1.1 - 1))
 
 
