@@ -18,6 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import ratchet
+from ratchet.process import environments
 from ratchet.tpu import library
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
@@ -50,8 +51,9 @@ class SharedCompiler:
     def __getattr__(self, name):
         return getattr(compiling, name)
 
-    def start(self, work, chip):
-        return contextlib.nullcontext(self.workers.compiler) if chip is V5E else compiling.start(work, chip)
+    def start(self, work, chip, under=None):
+        kept = chip is V5E and under is None
+        return contextlib.nullcontext(self.workers.compiler) if kept else compiling.start(work, chip, under=under)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -90,6 +92,18 @@ def test_values_named_in_signatures_are_the_ones_returned(program):
     assert isinstance(program, ratchet.Program)
     assert isinstance(ratchet.model(program), ratchet.Timeline)
     assert isinstance(ratchet.execute(kernel(doubled), X), ratchet.RunResult)
+
+
+def test_another_jax_compiles_what_this_one_exports(program, monkeypatch):
+    asked = []
+    monkeypatch.setattr(environments, "environment_of", lambda version: asked.append(version) or Path(sys.prefix))
+    made = ratchet.compile(kernel(doubled), X, jax="9.9")
+    explanation = ratchet.explain(kernel(doubled), X, jax="9.9")
+    assert asked == ["9.9"] * 2
+    assert made.compiler == explanation.compiler == program.compiler
+    assert ratchet.model(made).latency_ms == ratchet.model(program).latency_ms == explanation.timeline.latency_ms
+    assert ratchet.compile(kernel(doubled), X, jax=jax.__version__).compiler == program.compiler
+    assert len(asked) == 2, "it is this one"
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def ci_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", default="HEAD", metavar="REV", help="the revision to compare with; default HEAD")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there, for a comment")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcomes there, as JUnit XML")
-    jax_option(parser)
+    jax_option(parser, of_repository=True)
 
 
 def ci_command(options: argparse.Namespace, *, say: Callable[[str], None]) -> int:

@@ -51,8 +51,8 @@ def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output:
     as_json = options_of.asks_for_json(given)
     try:
         options = parse(given)
-        if getattr(options, "under", ""):
-            environments.go_on_under(options.under, given)
+        if under := getattr(options, "under", "") or environments.of_repository(options):
+            environments.go_on_under(under, given)
         command = options_of.function(options.name, "command")
         assert command is not None
         code = call(command, options, judge)

@@ -16,22 +16,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ratchet.commands.options import text_option
 from ratchet.process.boot import bootstrap, home
+from ratchet.process.environments import LOCK, PRIVATE, Version, environment_of, folder_of, parse
 from ratchet.values.status import Refusal, Status
 
-LOCK = "environment.lock"
-"""In an environment: the lock that it was made from."""
-OTHER = ("protobuf", "flatbuffers", "gitpython", "numpy", "pandas", "rich")
-"""What the judge's modules import besides JAX and what comes with it."""
-WITH_LIBTPU = ("requests",)
-"""What JAX's extra ``tpu`` installs besides libtpu."""
-_VERSION = re.compile(r"([0-9]+(?:\.[0-9]+)*)(?:\+libtpu([0-9]+(?:\.[0-9]+)*))?")
-PRIVATE = "there is no folder of this user's alone for it: `chmod 700` ~/.cache/pallas-ratchet, or make it"
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-q")
 
 
@@ -62,50 +54,21 @@ def setup_command(options: argparse.Namespace) -> int:
     return Status.PASS.exit_code
 
 
-@dataclass(frozen=True, kw_only=True)
-class Version:
-    """A version of JAX, and of libtpu where it is not the one that JAX was released with."""
+def of_repository(options: argparse.Namespace) -> str:
+    """The JAX of the user's repository, ``.venv`` in its top, for a command whose options ask for that by default.
 
-    jax: str
-    libtpu: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.jax}+libtpu{self.libtpu}" if self.libtpu else self.jax
-
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """What pip is asked for."""
-        if self.libtpu:
-            return (f"jax=={self.jax}", f"libtpu=={self.libtpu}", *WITH_LIBTPU, *OTHER)
-        return (f"jax[tpu]=={self.jax}", *OTHER)
-
-
-def parse(text: str) -> Version:
-    """``0.12.0.1`` or ``0.12.0.1+libtpu0.0.52``. Raises Refusal ``USAGE``."""
-    match = _VERSION.fullmatch(text)
-    if match is None:
-        wanted = "wanted one such as 0.10.2, or 0.12.0.1+libtpu0.0.52"
-        raise Refusal(Status.USAGE, f"{text!r:.40} is no version of JAX: {wanted}")
-    return Version(jax=match[1], libtpu=match[2] or "")
-
-
-def environment_of(text: str) -> Path:
-    """The environment of a version of JAX: the judge's own where it has that one.
-
-    Raises:
-      Refusal: ``USAGE`` for what is no version, ``NOT_FOUND`` where it was not made.
+    ``""`` where that is the judge's own, or where there is no environment with it, which is said.
     """
-    version = parse(text)
-    own, other = home.environment(), _folder(version)
-    if own is not None and all(
-        any(own.glob(f"lib/python*/site-packages/{name}-{number}.dist-info"))
-        for name, number in (("jax", version.jax), ("libtpu", version.libtpu or "*"))
-    ):
-        return own
-    if not (other / LOCK).is_file():
-        message = f"there is no environment with jax {version}: `{home.PROGRAM} setup --jax {version}` makes it"
-        raise Refusal(Status.NOT_FOUND, message)
-    return other
+    top = home.repository(Path.cwd()) if home.INSTALLED and getattr(options, "of_repository", False) else None
+    found = sorted(top.glob(".venv/lib/python*/site-packages/jax-[0-9]*.dist-info")) if top else []
+    version = found[0].stem.partition("-")[2] if found else ""
+    try:
+        return "" if not version or environment_of(version) == home.environment() else version
+    except Refusal as refusal:
+        print(
+            f"this repository has jax {version}, and here the judge's own compiles: {refusal.message}", file=sys.stderr
+        )
+        return ""
 
 
 def go_on_under(text: str, arguments: Sequence[str]) -> None:
@@ -143,7 +106,7 @@ def make(text: str, *, python: str, lock: Path | None) -> Path:
         ``INFRASTRUCTURE`` where it cannot be made, as for a file whose hash is another.
     """
     version = parse(text)
-    folder = _folder(version)
+    folder = folder_of(version)
     folder.parent.mkdir(parents=True, exist_ok=True)
     kept = folder.with_name(f"{folder.name}.requirements.txt")
     given = None if lock is None else _read(lock, version)
@@ -162,13 +125,6 @@ def make(text: str, *, python: str, lock: Path | None) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         kept.write_text(installed)
         new.rename(folder)
-    return folder
-
-
-def _folder(version: Version) -> Path:
-    folder = home.environment_of_jax(str(version))
-    if folder is None:
-        raise Refusal(Status.INFRASTRUCTURE, PRIVATE)
     return folder
 
 

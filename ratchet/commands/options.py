@@ -245,13 +245,15 @@ def target_options(parser: Options) -> None:
     """Which function, for which inputs and chips."""
     parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
     inputs(parser)
-    jax_option(parser)
+    jax_option(parser, of_repository=True)
 
 
-def jax_option(parser: Options) -> None:
-    """``--jax``, of a command that compiles."""
-    what = f"with this JAX, of `{PROGRAM} setup --jax VERSION`; default: the judge's own"
+def jax_option(parser: Options, *, of_repository: bool = False) -> None:
+    """``--jax``, of a command that compiles; ``of_repository``: by default what a user's repository has installed."""
+    default = "the repository's, else the judge's own" if of_repository else "the judge's own"
+    what = f"with this JAX, of `{PROGRAM} setup --jax VERSION`; default: {default}"
     parser.add_argument("--jax", dest="under", default="", metavar="VERSION", help=what)
+    parser.set_defaults(of_repository=of_repository)
 
 
 def inputs(parser: Options) -> None:

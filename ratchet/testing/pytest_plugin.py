@@ -95,6 +95,8 @@ class _State:
 
     path: Path
     update: bool
+    jax: str
+    """The version that compiles, where it is not the one that is installed."""
     explained: dict[str, Any] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
 
@@ -134,7 +136,7 @@ class _State:
                 parts.append(np.asarray(leaf).tobytes())
         key = " ".join([chip, *(hashlib.sha256(part).hexdigest() for part in parts)])
         if key not in self.explained:
-            self.explained[key] = ratchet.explain(function, *inputs, chip=chip)
+            self.explained[key] = ratchet.explain(function, *inputs, chip=chip, jax=self.jax)
         return self.explained[key]
 
 
@@ -163,9 +165,10 @@ def _chips(node: Any) -> str | tuple[str, ...]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--ratchet-update`` and where baselines are."""
+    """``--ratchet-update``, ``--ratchet-jax`` and where baselines are."""
     group = parser.getgroup("ratchet", "TPU kernels, modelled")
     group.addoption("--ratchet-update", action="store_true", help="write the latencies of this run as baselines")
+    group.addoption("--ratchet-jax", default="", metavar="VERSION", help="compile with this JAX, not the installed one")
     parser.addini(
         "ratchet_baseline", f"file of committed latencies, beside the configuration; default {FILE}", default=FILE
     )
@@ -178,7 +181,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if update and (hasattr(config, "workerinput") or getattr(config.option, "numprocesses", None)):
         raise pytest.UsageError("--ratchet-update writes one file: run it without -n")
     path = config.rootpath / str(config.getini("ratchet_baseline"))
-    config.stash[_STATE] = _State(path=path, update=update)
+    config.stash[_STATE] = _State(path=path, update=update, jax=str(config.getoption("--ratchet-jax")))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -80,7 +80,7 @@ def explain_artefact(
     except Refusal as refusal:
         if refusal.status is not Status.VMEM_OVERFLOW:
             raise
-        return _overflown(refusal, chip, folder, title)
+        return _overflown(refusal, chip, folder, title, compiling.compiler_of(child))
     schedule = program.dump_dir / "schedule"
     hlo, tokens = load_hlo(program.dump_dir), tokens_in(schedule)
     vmem = tuple(_named(one, tokens) for one in memory.vmem_by_op(hlo, schedule, chip))
@@ -116,14 +116,14 @@ def explain_artefact(
     )
 
 
-def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str) -> Explanation:
+def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str, compiler: str) -> Explanation:
     """The explanation of a program that does not fit: what its kernel wanted."""
     tokens = tokens_in(folder / "schedule")
     vmem = overflowing(compiling.error_in(folder), folder / "schedule", chip)
     return Explanation(
         title=title,
         chip=chip.name,
-        compiler=compiling.compiler_version(),
+        compiler=compiler,
         status=refusal.status,
         reason=refusal.message,
         vmem=(_named(vmem, tokens),) if vmem else (),

@@ -9,11 +9,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ratchet.process import environments
 from ratchet.tpu import latency
 from ratchet.tpu.chips import CHIPS, V5E, Chip
 from ratchet.tpu.compiler import compile as compiling
@@ -55,7 +57,13 @@ def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
         raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
 
 
-def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folder: str | Path | None = None) -> Program:
+def compile(
+    program: Function | bytes,
+    *arrays: Any,
+    chip: str = V5E.name,
+    folder: str | Path | None = None,
+    jax: str = "",
+) -> Program:
     """Compile for one chip with Google's TPU compiler, in a child process that takes a few seconds to start.
 
     Args:
@@ -64,12 +72,15 @@ def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folde
         chip: the name of one in ``ratchet.tpu.chips.CHIPS``.
         folder: where the compiler's output goes, empty or new; by default a temporary folder that is removed with the
             returned value.
+        jax: compile with another version, such as ``"0.12.0.1"``, of ``ratchet setup --jax``. This Python's JAX
+            exports in any case.
 
     Returns:
         The program's memory and copies; ``dump_dir`` is the folder.
 
     Raises:
-        Refusal: as :func:`export`; ``USAGE`` for a folder that is in use or bytes with arrays; ``COMPILE_FAILED``,
+        Refusal: as :func:`export`; ``USAGE`` for a folder that is in use or bytes with arrays; ``NOT_FOUND`` where no
+            environment with that ``jax`` was made; ``COMPILE_FAILED``,
             ``VMEM_OVERFLOW`` and what else :func:`ratchet.tpu.compiler.compile.compile_artefact` refuses.
     """
     known = _chip(chip)
@@ -78,10 +89,10 @@ def compile(program: Function | bytes, *arrays: Any, chip: str = V5E.name, folde
         where = Path(folder).resolve()
         if where.exists() and (not where.is_dir() or any(where.iterdir())):
             raise Refusal(Status.USAGE, f"{folder} is in use, wanted a folder that is empty or new")
-        return _compiled(artefact, known, where)
+        return _compiled(artefact, known, where, jax)
     where = Path(tempfile.mkdtemp(prefix="ratchet-"))
     try:
-        compiled = _compiled(artefact, known, where)
+        compiled = _compiled(artefact, known, where, jax)
     except BaseException:
         shutil.rmtree(where, ignore_errors=True)
         raise
@@ -172,6 +183,7 @@ def explain(
     chip: str = V5E.name,
     scalars: Mapping[int | str, Any] | None = None,
     modelled: bool = True,
+    jax: str = "",
 ) -> Explanation:
     """Say what a program costs on one chip and why: any function, with or without Pallas kernels in it.
 
@@ -181,6 +193,7 @@ def explain(
         chip: the name of one in ``ratchet.tpu.chips.CHIPS``.
         scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
         modelled: run the schedule machine; without, VMEM and copies only.
+        jax: see :func:`compile`.
 
     Returns:
         Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
@@ -198,7 +211,7 @@ def explain(
 
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as work,
-        compiling.start(Path(work, "compiler"), known) as child,
+        compiling.start(Path(work, "compiler"), known, under=_under(jax)) as child,
     ):
         return explain_artefact(
             artefact,
@@ -284,6 +297,14 @@ def artefact_of(program: bytes) -> Artefact:
     )
 
 
-def _compiled(artefact: Artefact, chip: Chip, folder: Path) -> Program:
-    with tempfile.TemporaryDirectory(prefix="ratchet-") as work, compiling.start(Path(work), chip) as child:
+def _under(jax: str) -> Path | None:
+    """The environment of a version of JAX; None where that is this Python's."""
+    return None if not jax or jax == metadata.version("jax") else environments.environment_of(jax)
+
+
+def _compiled(artefact: Artefact, chip: Chip, folder: Path, jax: str) -> Program:
+    with (
+        tempfile.TemporaryDirectory(prefix="ratchet-") as work,
+        compiling.start(Path(work), chip, under=_under(jax)) as child,
+    ):
         return compiling.compile_artefact(artefact, chip, folder, child)

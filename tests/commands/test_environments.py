@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from ratchet.commands import environments
+from ratchet.commands import environments, options
 from ratchet.commands.cli import main
 from ratchet.process.boot import bootstrap, home
 from ratchet.values.status import Refusal, Status
@@ -240,3 +240,23 @@ def test_a_command_goes_on_under_the_packages_of_another_jax(private, pip, monke
 def test_whatever_compiles_takes_another_jax(private, name, capsys):
     assert main([*name.split(), "--jax", "9.9"], unjudged) == Status.NOT_FOUND.exit_code
     assert "`./ratchet.sh setup --jax 9.9` makes it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["explain k.py", "fit k.py A=1", "tune k.py A=1", "ci", "judge"])
+def test_a_users_repository_has_the_jax_that_it_has_installed(private, pip, tmp_path, monkeypatch, capsys, name):
+    asked = options.ratchet(name.split())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".venv" / "lib" / "python3.13" / "site-packages" / "jax-9.9.dist-info").mkdir(parents=True)
+    assert environments.of_repository(asked) == "", "a clone has its own"
+    monkeypatch.setattr(home, "INSTALLED", True)
+    monkeypatch.setenv(home.ENVIRONMENT, str(tmp_path / "own"))
+    targets = name != "judge"
+    assert environments.of_repository(asked) == ""
+    assert ("this repository has jax 9.9, and here the judge's own" in capsys.readouterr().err) is targets
+    setup()
+    assert environments.of_repository(asked) == ("9.9" if targets else "")
+    monkeypatch.setenv(home.ENVIRONMENT, str(private / "jax-9.9"))
+    for one in ("jax-9.9", "libtpu-0.9"):
+        (private / "jax-9.9" / "lib" / "python3.13" / "site-packages" / f"{one}.dist-info").mkdir(parents=True)
+    assert environments.of_repository(asked) == "", "it is there already"

@@ -107,6 +107,9 @@ def test_a_slower_kernel_is_caught(sample, pytester):
     slower = sample(rounds=40)
     slower.assert_outcomes(failed=1)
     slower.stdout.fnmatch_lines(["*ms modelled for v5e*<=*baseline of*"])
+    other = sample("--ratchet-jax", "0.0.1")
+    other.assert_outcomes(failed=1)
+    other.stdout.fnmatch_lines(["*NOT_FOUND: there is no environment with jax 0.0.1*"])
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ FOREIGN = (
     "ratchet.exam.candidate", "ratchet.process", "ratchet.tpu.chips", "ratchet.tpu.exporting",
     "ratchet.values",
 )  # fmt: skip
-"""The packages and modules that another Python is given."""
+"""The packages and modules that a Python of the user's is given."""
 _PORTABLE = 2
 """A version of marshal's format that every Python reads."""
 
@@ -74,6 +74,8 @@ class Interpreter:
     """Folders that it needs besides: where it is installed."""
     programs: tuple[str, ...]
     """All that is executed to run it."""
+    modules: tuple[str, ...] = FOREIGN
+    """The packages and modules of the judge's that it is given."""
     asks: str = ""
     """Runs this text alone, with what its site has: no module of the judge's."""
 
@@ -132,7 +134,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 def code(interpreter: Interpreter | None = None) -> int:
     """A descriptor of the judge's modules, which nobody can change: compiled, or as sources for another Python."""
-    return _sources() if interpreter else _compiled()
+    return _sources(interpreter.modules) if interpreter else _compiled()
 
 
 @cache
@@ -141,13 +143,13 @@ def _compiled() -> int:
 
 
 @cache
-def _sources() -> int:
+def _sources(modules: tuple[str, ...]) -> int:
     """Those that another Python runs."""
     plain = sources.loaded(PACKAGE_ROOT).plain()
     chosen = {
         name: entry
         for name, entry in plain.items()
-        if any(f"{name}.".startswith(f"{part}.") or part.startswith(f"{name}.") for part in FOREIGN)
+        if any(f"{name}.".startswith(f"{part}.") or part.startswith(f"{name}.") for part in modules)
     }
     return _unchanging(marshal.dumps(chosen, _PORTABLE))
 

@@ -143,9 +143,11 @@ class Child:
         self._weighed = self._watched = -math.inf
         self._output = self.directory.with_name(f"{directory.name}.output.txt").open("w+b")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        variables = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
+        own = {"HOME": str(self.directory), "TMPDIR": str(self.directory), **(environment or {})}
+        self.variables: Mapping[str, str] = children.environment(own)
+        """Its environment."""
         with theirs:
-            self._process = self._started(theirs.fileno(), children.environment(variables), warm)
+            self._process = self._started(theirs.fileno(), self.variables, warm)
         with contextlib.suppress(OSError):
             self._control.send(json.dumps(self._wanted(module)).encode())
 

@@ -13,7 +13,7 @@ from ratchet.process.sandbox.folder import remove, take
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.compiler import environment
-from ratchet.tpu.compiler.environment import compiler_version
+from ratchet.tpu.compiler.environment import compiler_of, compiler_version
 from ratchet.tpu.compiler.errors import classify, died
 from ratchet.tpu.compiler.fast import route
 from ratchet.tpu.dump import copies, memory
@@ -40,12 +40,17 @@ _KINDS = {
 """Fields of its record."""
 
 
-def start(workdir: Path, chip: Chip, warm: Warm | None = None, *, profiles: bool = False) -> Child:
+def start(
+    workdir: Path, chip: Chip, warm: Warm | None = None, *, profiles: bool = False, under: Path | None = None
+) -> Child:
     """Start a compiler process for one chip. It can answer several requests; each is a fresh compile.
 
-    One that ``profiles`` is for the fast route: it takes the bundles of kernels from a profile.
+    One that ``profiles`` is for the fast route: it takes the bundles of kernels from a profile. ``under``: the
+    environment whose JAX and libtpu compile, where it is not this process's.
     """
     passes = (ALLOCATIONS_PASS, LAST_PASS, OFFSETS_PASS)
+    if under is not None:
+        return environment.start_under(under, WORKER, workdir, chip, extra_passes=passes)
     return environment.start(WORKER, workdir, chip, extra_passes=passes, profiles=profiles, warm=warm)
 
 
@@ -91,7 +96,7 @@ def compile_artefact(
         if program := route.compiled_apart(plain, folder, profiler(), child):
             return program
         remove(folder)
-    return plain.read(folder, plain.ask(folder, child))
+    return replace(plain.read(folder, plain.ask(folder, child)), compiler=compiler_of(child))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 from ratchet.process.boot.home import PROGRAM
+from ratchet.process.sandbox import interpreter
 from ratchet.process.sandbox.child import JAILED, Child, Walls
 from ratchet.process.sandbox.warm import Warm
 from ratchet.tpu.chips import Chip
@@ -25,6 +27,13 @@ CHIP = "RATCHET_CHIP"
 """Environment variable of a compiler process: the name of the chip that it compiles for."""
 COMPILER = "RATCHET_COMPILER"
 """Environment variable of a compiler process: :func:`compiler_version`."""
+
+
+MODULES = (
+    "ratchet.process", "ratchet.tpu.chips", "ratchet.tpu.compiler", "ratchet.tpu.dump", "ratchet.tpu.exporting",
+    "ratchet.tpu.mlir", "ratchet.tpu.protos", "ratchet.values",
+)  # fmt: skip
+"""What of the judge's a compiler process of another environment is given."""
 
 
 def compiler_version() -> str:
@@ -89,7 +98,33 @@ def start(
     Raises:
       Refusal: ``UNSUPPORTED_PLATFORM`` where libtpu is not installed.
     """
+    variables = environment(chip, _dumps(workdir), extra_passes=extra_passes, profiles=profiles)
+    return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
+
+
+def start_under(folder: Path, worker: str, workdir: Path, chip: Chip, *, extra_passes: tuple[str, ...]) -> Child:
+    """As :func:`start`, with the JAX and the libtpu of the environment in ``folder``.
+
+    Raises:
+      Refusal: as :func:`ratchet.process.sandbox.interpreter.find`.
+    """
+    variables = environment(chip, _dumps(workdir), extra_passes=extra_passes) | {COMPILER: _installed(folder)}
+    other = replace(interpreter.find(folder / "bin" / "python"), modules=MODULES)
+    return Child(worker, directory=workdir, environment=variables, interpreter=other)
+
+
+def compiler_of(child: Child) -> str:
+    """What a compiler process compiles with, as :func:`compiler_version` says it."""
+    return child.variables[COMPILER]
+
+
+def _installed(folder: Path) -> str:
+    """What compiles in an environment of ``setup --jax``, as :func:`compiler_version` says it."""
+    found = {name: next(folder.glob(f"lib/python*/site-packages/{name}-*.dist-info")) for name in ("libtpu", "jax")}
+    return ", ".join(f"{name} {path.stem.partition('-')[2]}" for name, path in found.items())
+
+
+def _dumps(workdir: Path) -> Path:
     dumps = workdir / "dumps"
     dumps.mkdir(parents=True, exist_ok=True)
-    variables = environment(chip, dumps, extra_passes=extra_passes, profiles=profiles)
-    return Child(worker, directory=workdir, environment=variables, walls=walls, warm=warm)
+    return dumps
