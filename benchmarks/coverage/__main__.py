@@ -21,6 +21,7 @@ from benchmarks.coverage.calls import CASES
 from benchmarks.coverage.repositories import clone_commands
 from benchmarks.lib.command import command
 from benchmarks.lib.table import show_all
+from ratchet.tpu.compiler.environment import compiler_version
 
 ONE = "benchmarks.coverage.one"
 KERNELS = "kernels"
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="keep what --json FILE has, and go on")
     parser.add_argument("--limit", type=float, metavar="SECONDS", default=600.0, help="for one kernel; default 600")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the documentation there")
+    parser.add_argument("--beside", type=Path, metavar="FILE", help="what --json wrote under another JAX, for the page")
     parser.add_argument("--clone", action="store_true", help="print how the sources are fetched, and end")
     options = parser.parse_args()
     if options.clone:
@@ -55,9 +57,12 @@ def main() -> None:
     records = [known[name] for name in CASES if name in known]
     show_all({"public kernels": [page.row(one) for one in records], "in all": page.totals(records)})
     if options.json:
-        options.json.write_text(json.dumps({KERNELS: records, "in all": page.totals(records)}, indent=1) + "\n")
+        made = {"compiler": compiler_version(), KERNELS: records, "in all": page.totals(records)}
+        options.json.write_text(json.dumps(made, indent=1) + "\n")
     if options.page:
-        options.page.write_text(page.text(records))
+        other = json.loads(options.beside.read_text()) if options.beside else {}
+        beside = {other["compiler"]: list(before(options.beside).values())} if other else {}
+        options.page.write_text(page.text(records, compiler_version(), beside))
 
 
 def before(file: Path) -> dict[str, Record]:

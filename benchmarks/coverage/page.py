@@ -41,6 +41,18 @@ READ = {
         "of values have come. It is right where copies arrive in the order in which they were started, which nothing "
         "promises."
     ),
+    "tpu-inference/gated delta rule, decode": (
+        "block i fetches the states of block i + 1 into the buffer that block i - 1 began to store from; that store is "
+        "waited for in block i + 1 (line 397), behind the fetch (line 292)."
+    ),
+    "tpu-inference/gated delta rule, recurrent scan": (
+        "at the boundary both outputs are windows of one array and write the rows that they share; what they write was "
+        "made equal there, so that the order does not matter."
+    ),
+    "tpu-inference/causal convolution, ragged": (
+        "line 170 takes more rows of a buffer than it has, for a copy that is only waited for, of which the size alone "
+        "counts."
+    ),
     "maxtext/grouped matmul v2": (
         "in a tile that is full to its 128th row, line 621 loads the 17th of 16 blocks of rows. `jnp.where` drops what "
         "was loaded, so that no output depends on it."
@@ -113,13 +125,16 @@ def refusals(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def text(records: Sequence[Record]) -> str:
-    """The page."""
+def text(records: Sequence[Record], compiler: str = "", beside: Mapping[str, Sequence[Record]] | None = None) -> str:
+    """The page; ``beside``: what other compilers made of the same kernels."""
     missing = len(CASES) - len(records)
     left = [f"\n{missing} more kernels of the list were not run for this page.\n"] if missing else []
     columns = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
     counted = [{name: one[name] for name in columns} for one in totals(records)]
-    parts = [_HEAD, "\n## In all\n\n" + _markdown(counted), *left]
+    for other, own in (beside or {}).items():
+        counted.append({**totals(own)[-1], "repository": f"all, with {other}"})
+    made_with = f"With {compiler}:\n\n" if compiler else ""
+    parts = [_HEAD, f"\n## In all\n\n{made_with}{_markdown(counted)}", *left]
     alike: dict[str, list[str]] = {}
     for step, status, name, why in refusals(records):
         if step != "values":

@@ -71,6 +71,9 @@ def test_the_page_names_every_refusal_and_counts_every_repository():
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[1] for row in rows[1:]] == ["2", "1", "3"]
     assert {row.count("|") for row in rows} == {9}
+    beside = page.text([WHOLE, OVERFLOWN], "libtpu 2, jax 2", {"libtpu 1, jax 1": [WHOLE]})
+    assert "With libtpu 2, jax 2:" in beside
+    assert "| all, with libtpu 1, jax 1 | 1 |" in beside
 
 
 def test_a_kernel_has_a_line_for_the_terminal():
