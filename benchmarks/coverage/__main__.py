@@ -38,7 +38,9 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="keep what --json FILE has, and go on")
     parser.add_argument("--limit", type=float, metavar="SECONDS", default=600.0, help="for one kernel; default 600")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the documentation there")
-    parser.add_argument("--beside", type=Path, metavar="FILE", help="what --json wrote under another JAX, for the page")
+    parser.add_argument(
+        "--beside", type=Path, metavar="FILE", help="what --json wrote under another JAX: say what changed"
+    )
     parser.add_argument("--clone", action="store_true", help="print how the sources are fetched, and end")
     options = parser.parse_args()
     if options.clone:
@@ -55,12 +57,15 @@ def main() -> None:
             if options.json:
                 options.json.write_text(json.dumps({KERNELS: list(known.values())}, indent=1) + "\n")
     records = [known[name] for name in CASES if name in known]
-    show_all({"public kernels": [page.row(one) for one in records], "in all": page.totals(records)})
+    other = json.loads(options.beside.read_text()) if options.beside else {}
+    tables = {"public kernels": [page.row(one) for one in records], "in all": page.totals(records)}
+    if other:
+        tables[f"changed since {other['compiler']}"] = page.changes(other[KERNELS], records)
+    show_all(tables)
     if options.json:
-        made = {"compiler": compiler_version(), KERNELS: records, "in all": page.totals(records)}
-        options.json.write_text(json.dumps(made, indent=1) + "\n")
+        tables = {"compiler": compiler_version(), **tables, KERNELS: records}
+        options.json.write_text(json.dumps(tables, indent=1) + "\n")
     if options.page:
-        other = json.loads(options.beside.read_text()) if options.beside else {}
         beside = {other["compiler"]: list(before(options.beside).values())} if other else {}
         options.page.write_text(page.text(records, compiler_version(), beside))
 

@@ -44,6 +44,10 @@ class Outcome:
     """Largest error over the largest value of an output."""
     modelled: str = ""
     latency_ms: float | None = None
+    vmem_bytes: int | None = None
+    spills: int | None = None
+    copied_bytes: int | None = None
+    """By copies that XLA inserted."""
     operations: list[str] = dataclasses.field(default_factory=list)
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
     """Why a step refused, by step."""
@@ -65,6 +69,8 @@ def outcome(name: str, sources: Path) -> Outcome:
         return made
     compiled = _step(made, "compiled", lambda: ratchet.compile(program))
     if compiled is not None:
+        made.vmem_bytes, made.spills = compiled.footprint.vmem_bytes, compiled.footprint.spills
+        made.copied_bytes = sum(copy.size_bytes for copy in compiled.copies if copy.injected)
         _values(made, call, program)
         steering = functools.partial(ratchet.steering, compiled, program, *call.arrays)
         timeline = _step(made, "modelled", lambda: ratchet.model(compiled, scalars=steering()))

@@ -9,6 +9,8 @@ from benchmarks.coverage.calls import CASES
 from benchmarks.coverage.repositories import REPOSITORIES
 
 Record = Mapping[str, Any]
+NOTICED_PERCENT = 0.5
+"""Of a latency: less is no change."""
 STEPS = ("traced", "compiled", "executed", "modelled")
 
 _HEAD = """# Public kernels
@@ -104,6 +106,22 @@ def row(record: Record) -> dict[str, Any]:
         "modelled": record.get("modelled", ""),
         "µs": None if record.get("latency_ms") is None else f"{1000 * record['latency_ms']:.2f}",
     }
+
+
+def changes(before: Sequence[Record], after: Sequence[Record]) -> list[dict[str, Any]]:
+    """What differs of kernels that two compilers compile: a row where anything does."""
+    olds = {one["name"]: one for one in before if one.get("compiled") == "yes"}
+    news = [one for one in after if one.get("compiled") == "yes" and one["name"] in olds]
+    rows = []
+    for new in news:
+        old = olds[new["name"]]
+        latencies = old.get("latency_ms"), new.get("latency_ms")
+        known = {name: (old.get(name), new.get(name)) for name in ("vmem_bytes", "spills", "copied_bytes")}
+        changed = {name: f"{one} → {other}" for name, (one, other) in known.items() if one != other}
+        moved = 100 * (latencies[1] / latencies[0] - 1) if all(latencies) else None
+        if changed or moved is None or abs(moved) >= NOTICED_PERCENT:
+            rows.append({"kernel": new["name"], "latency %": moved, **changed})
+    return rows
 
 
 def in_words(record: Record) -> str:

@@ -110,3 +110,12 @@ def test_resume_keeps_what_is_known(tmp_path, monkeypatch, capsys):
     assert [record["name"] for record in json.loads(file.read_text())["kernels"]] == ["jax/matmul", "jax/double"]
     assert "| jax-ml/jax | 2 |" in (tmp_path / "page.md").read_text()
     assert "no longer listed" not in capsys.readouterr().out
+
+
+def test_what_another_compiler_changed_is_listed_where_it_is_more_than_a_trifle():
+    before = {**WHOLE, "latency_ms": 1.0, "vmem_bytes": 100, "spills": 0, "copied_bytes": 0}
+    assert page.changes([before], [{**before, "latency_ms": 1.004}]) == []
+    (row,) = page.changes([before], [{**before, "latency_ms": 1.1, "spills": 7}])
+    assert row == {"kernel": before["name"], "latency %": pytest.approx(10), "spills": "0 → 7"}
+    assert page.changes([before], [{**before, "latency_ms": None}])[0]["latency %"] is None
+    assert page.changes([before], [REFUSED, OVERFLOWN]) == []
