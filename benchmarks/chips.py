@@ -27,6 +27,7 @@ from benchmarks.lib.published.programs import outcomes, published_programs
 from benchmarks.lib.published.timed import MOST_EVENTS, Timed, entry, modelled_ms, positions
 from benchmarks.lib.table import show_all
 from ratchet.tpu.chips import CHIPS, fitted
+from ratchet.tpu.compiler.environment import compiler_version
 
 HOME = "v5e"
 CLOCK_STEP = 1e-3
@@ -206,6 +207,7 @@ def write(rows: Mapping[str, Sequence[Timed]], fits: Mapping[str, Fitted], home:
         own = rows[name]
         spreads = dict(zip((one.name for one in FREE[name]), fit.spread, strict=True))
         clock, solved = chip_fit.constants_with(name, fit.values)
+        chips[name]["compiler"] = compiler_version()
         names = {"hbm_efficiency": spreads["hbm_efficiency"]}
         if "read latency beyond that of v5e" in spreads:
             names["read_latency_cycles"] = spreads["read latency beyond that of v5e"] * 1e-6 * clock

@@ -34,6 +34,7 @@ from benchmarks.lib.published.timed import MOST_EVENTS, PARAMETERS, Chips, Timed
 from benchmarks.lib.table import show_all
 from ratchet.tpu.account import band
 from ratchet.tpu.chips import CHIPS, V5E, fitted
+from ratchet.tpu.compiler.environment import compiler_version
 
 AGREES = 1.1
 """Up to this ratio two published timings of one program agree."""
@@ -132,6 +133,7 @@ def constant_rows(result: Fit) -> list[dict[str, Any]]:
 
 def _write_constants(result: Fit, rows: list[Timed]) -> None:
     data = copy.deepcopy(dict(fitted.stored()))
+    data["chips"][V5E.name]["compiler"] = compiler_version()
     for i, parameter in enumerate(PARAMETERS):
         data["chips"][V5E.name]["constants"][parameter.name] = timed.entry(result.values[i], result.spread[i])
     _assume({name: chip["constants"] for name, chip in data["chips"].items()})

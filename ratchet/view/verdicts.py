@@ -135,7 +135,7 @@ def _checked(known: Checked | None) -> str:
     if known is None:
         return "no published timing"
     kind = "held out" if known.held_out else "fitted on them"
-    return f"{known.rows} timings, {known.mean:.1%} off, {known.largest:.0%} at most, {kind}"
+    return f"{known.rows} timings, {known.mean:.1%} off, {known.largest:.0%} at most, {kind}, with {known.compiler}"
 
 
 # --- several problems ---

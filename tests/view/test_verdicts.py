@@ -53,7 +53,7 @@ def test_numbers_of_a_sweep_are_under_one_another():
 # --- on several chips ---
 
 
-CHECKED = Checked(rows=40, mean=0.021, largest=0.07, bias=0.001, held_out=True)
+CHECKED = Checked(rows=40, mean=0.021, largest=0.07, bias=0.001, compiler="libtpu 7", held_out=True)
 
 
 def on(chip: str, status: Status = Status.PASS, **changes):
@@ -84,7 +84,7 @@ def test_a_line_for_each_chip_and_why_one_has_no_latency():
         "40 timings, 2.1% off",
     ):
         assert part in v6e
-    assert v6e.endswith("held out")
+    assert v6e.endswith("held out, with libtpu 7")
     assert v4.split() == ["v4", "VMEM_OVERFLOW", "no", "published", "timing"]
     assert why.startswith("v4: compile: needs")
     assert "\x1b" not in why
@@ -104,7 +104,9 @@ def test_the_document_has_null_where_there_is_nothing():
 
 def test_what_was_checked_is_read_from_its_file(tmp_path, monkeypatch):
     file = tmp_path / "fitted.json"
-    file.write_text(json.dumps({"chips": {"v6e": {"errors": {"all": vars(CHECKED)}}, "v4": {}}}))
+    errors = vars(CHECKED).copy()
+    known = {"compiler": errors.pop("compiler"), "errors": {"all": errors}}
+    file.write_text(json.dumps({"chips": {"v6e": known, "v4": {}}}))
     monkeypatch.setattr(fitted, "FILE", file)
     monkeypatch.setattr(fitted, "stored", fitted.stored.__wrapped__)
     assert fitted.checked("v6e") == CHECKED

@@ -63,6 +63,8 @@ class Checked:
     """Mean of the errors' sizes."""
     largest: float
     bias: float
+    compiler: str
+    """What compiled the programs whose timings were compared."""
     held_out: bool
     """Whether each timing was predicted by constants that were fitted without its own sweep."""
 
@@ -87,5 +89,5 @@ def constants(chip: str) -> Constants:
 
 def checked(chip: str) -> Checked | None:
     """Of a chip by its name; None where no timing of it was ever compared."""
-    errors = stored()["chips"].get(chip, {}).get("errors")
-    return Checked(**errors["all"]) if errors else None
+    known = stored()["chips"].get(chip, {})
+    return Checked(compiler=known["compiler"], **known["errors"]["all"]) if "errors" in known else None
