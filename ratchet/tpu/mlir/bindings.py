@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ if _CLASSES not in sys.modules and find_spec(_CLASSES) is None:
 
 _OF_A_MODULE = ("stable_mosaic.version", "sym_name")
 """Attributes of a Mosaic module: its version, and from JAX 0.12 on the name of the kernel."""
+_DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
+"""A stride or an offset that a type leaves open."""
 _LOCATION = re.compile(r'"([^"\n]+)":(\d+):\d+')
 
 
@@ -117,7 +120,7 @@ def _block(region: ir.Region, env: dict[ir.Value, Value], around: str = "") -> B
 def _op(op: ir.Operation, env: dict[ir.Value, Value], around: str) -> Op:
     location = _location(op.location) or around
     operands = tuple(env[value] for value in op.operands)
-    results = tuple(Value(_type(value.type)) for value in op.results)
+    results = tuple(Value(_type(value.type, is_view=_is_view(op))) for value in op.results)
     for mlir_value, value in zip(op.results, results, strict=True):
         env[mlir_value] = value
     plain = Op(
@@ -143,14 +146,43 @@ def _element(type_: ir.Type) -> str:
     return text.removeprefix("!tpu.")
 
 
-def _type(type_: ir.Type) -> Type:
+def _is_view(op: ir.Operation) -> bool:
+    """Whether the layout of a result is that of a part of the operand: JAX before 0.9 writes it."""
+    if op.name not in ("tpu.memref_slice", "tpu.memref_squeeze"):
+        return False
+    whole, part = ir.MemRefType(op.operands[0].type), ir.MemRefType(op.results[0].type)
+    (before, start), (after, offset) = whole.get_strides_and_offset(), part.get_strides_and_offset()
+    dimensions = list(zip(whole.shape, before, strict=True))
+    if op.name == "tpu.memref_slice":
+        indices = list(op.operands)[1 : 1 + len(before)]
+        if offset != _DYNAMIC:
+            known = [_constant(one) for one in indices]
+            if None in known or offset != start + sum(map(operator.mul, known, before)):
+                return False
+        return list(after) == list(before)
+    for wanted in zip(part.shape, after, strict=True):
+        while dimensions and dimensions[0] != wanted and dimensions[0][0] == 1:
+            del dimensions[0]
+        if not dimensions or dimensions.pop(0) != wanted:
+            return False
+    return offset == start and all(size == 1 for size, _ in dimensions)
+
+
+def _constant(value: ir.Value) -> Any:
+    """The number that a value is; None where it is none that is written down."""
+    owner: Any = value.owner
+    return owner.attributes["value"].value if getattr(owner, "name", "") == "arith.constant" else None
+
+
+def _type(type_: ir.Type, *, is_view: bool = False) -> Type:
+    """Its plain counterpart; ``is_view``: a layout with strides is that of a view, which follows from its operand."""
     if isinstance(type_, ir.VectorType):
         return Type(kind="vector", shape=tuple(type_.shape), dtype=_element(type_.element_type))
     if isinstance(type_, ir.MemRefType):
-        if type_.affine_map != ir.AffineMap.get_identity(type_.rank):
+        if type_.affine_map != ir.AffineMap.get_identity(type_.rank) and not is_view:
             raise Refusal(
                 Status.CANNOT_VERIFY,
-                f"a memref with the layout {type_.layout!s:.100}: the compiler reads it, and Pallas writes none",
+                f"a memref with the layout {type_.layout!s:.100}: the compiler reads it, and it is no view's",
             )
         space = str(type_.memory_space)
         space = space.removeprefix("#tpu.memory_space<").removesuffix(">") if type_.memory_space is not None else ""

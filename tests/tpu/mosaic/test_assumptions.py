@@ -107,6 +107,45 @@ def test_a_memref_with_a_layout_of_its_own_is_refused(layout: str) -> None:
         parse_kernel(text.replace(plain, f"{plain}, {layout}").encode())
 
 
+SLICE = """
+"builtin.module"() ({{
+  "stable_mosaic.func.func"() ({{
+  ^bb0(%at: i32, %x: memref<2x16x256xf32>):
+    %zero = "stable_mosaic.arith.constant"() {{value = 0 : i32}} : () -> i32
+    %one = "stable_mosaic.arith.constant"() {{value = 1 : i32}} : () -> i32
+    %a = "stable_mosaic.tpu.memref_slice"(%x, {index}, %zero, %zero)
+      {{operandSegmentSizes = array<i32: 1, 3, 0>}}
+      : (memref<2x16x256xf32>, i32, i32, i32) -> memref<1x16x256xf32, {slice}>
+    %b = "stable_mosaic.tpu.memref_squeeze"(%a) : (memref<1x16x256xf32, {slice}>) -> memref<16x256xf32, {squeezed}>
+    "stable_mosaic.func.return"() : () -> ()
+  }}) {{function_type = (i32, memref<2x16x256xf32>) -> (), sym_name = "main"}} : () -> ()
+}}) {{stable_mosaic.version = 3 : i64}} : () -> ()
+"""
+ANYWHERE = "strided<[4096, 256, 1], offset: ?>"
+
+
+@pytest.mark.parametrize(
+    ("index", "sliced", "squeezed", "right"),
+    [
+        ("%at", ANYWHERE, "strided<[256, 1], offset: ?>", True),
+        ("%one", "strided<[4096, 256, 1], offset: 4096>", "strided<[256, 1], offset: 4096>", True),
+        ("%zero", "strided<[4096, 256, 1]>", "strided<[256, 1]>", True),
+        ("%at", "strided<[4096, 256, 1]>", "strided<[256, 1]>", False),
+        ("%one", "strided<[4096, 256, 1], offset: 256>", "strided<[256, 1], offset: 256>", False),
+        ("%at", "strided<[4096, 512, 1], offset: ?>", "strided<[512, 1], offset: ?>", False),
+        ("%at", ANYWHERE, "strided<[512, 1], offset: ?>", False),
+        ("%at", ANYWHERE, "strided<[256, 1], offset: 8>", False),
+    ],
+)
+def test_the_layout_of_a_view_is_that_of_what_it_is_of(index: str, sliced: str, squeezed: str, right: bool) -> None:
+    text = SLICE.format(index=index, slice=sliced, squeezed=squeezed).encode()
+    if right:
+        assert parse_kernel(text).functions
+        return
+    with refused(Status.CANNOT_VERIFY, "a memref with the layout"):
+        parse_kernel(text)
+
+
 # --- semaphores ----------------------------------------------------------------------------------
 
 
