@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from ratchet.values.verdict import GPU_KERNELS
 
 GPU = "NVIDIA A100"
 """The GPU that kernels are lowered for, whichever they are timed on: the oldest that has what they use."""
+_EXPIRED = "jax_export_deserialize_expired_versions"
+_reading = threading.Lock()
+"""Held while that setting is another than the user's."""
 _CALLS_BACK = "the platform for the specified backend"
 """Of what JAX says when a callback is lowered for a TPU where there is none."""
 
@@ -45,6 +49,22 @@ def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "
     jitted = jax.jit(program)
     made = export.export(jitted, platforms=(platform,), disabled_checks=kernels)(*avals)
     return made, jitted.trace(*avals).jaxpr
+
+
+def read(program: bytes) -> export.Exported:
+    """A serialised program, of whatever JAX since 0.7.2: from 0.12 on JAX refuses those that are half a year old.
+
+    Raises what JAX raises for one that it cannot read.
+    """
+    with _reading:
+        before = jax.config.values.get(_EXPIRED)
+        try:
+            if before is False:
+                jax.config.update(_EXPIRED, True)
+            return export.deserialize(bytearray(program))
+        finally:
+            if before is False:
+                jax.config.update(_EXPIRED, False)
 
 
 @contextlib.contextmanager

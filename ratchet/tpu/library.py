@@ -269,10 +269,10 @@ def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> 
 
 def artefact_of(program: bytes) -> Artefact:
     """What the compiler room takes, of a program that no kernel file describes."""
-    from jax import export as jax_export
+    from ratchet.tpu import exporting
 
     try:
-        exported = jax_export.deserialize(bytearray(program))
+        exported = exporting.read(program)
     except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
         raise Refusal(Status.USAGE, f"the program cannot be read: {type(error).__name__}: {error}") from None
     if exported.nr_devices != 1 or tuple(exported.platforms) != ("tpu",):

@@ -21,6 +21,7 @@ from jax import export
 from ratchet.exam.candidate import contract
 from ratchet.exam.candidate.user_code import SourceFinder, blame
 from ratchet.exam.problem.work import work_of
+from ratchet.tpu import exporting
 from ratchet.tpu.exporting import in_one_line
 from ratchet.values.status import Refusal, Status
 
@@ -68,7 +69,7 @@ def unpacked(folder: Path, asked: Mapping[str, Any]) -> tuple[ModuleType, export
     with blame(Status.IMPORT_FAILED, files, "the reference and its inputs"):
         found = module(asked["problem"])
     try:
-        program = export.deserialize(bytearray((folder / asked["program"]).read_bytes()))
+        program = exporting.read((folder / asked["program"]).read_bytes())
     except Exception as error:  # flatbuffers raises nearly anything
         message = f"the program of JAX {asked['problem']['jax_version']} cannot be read by {jax.__version__}"
         raise Refusal(Status.LOWERING_FAILED, f"{message}: {in_one_line(error)}") from None

@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
 
 from ratchet.exam.problem import instances, parity, rows
 from ratchet.exam.problem.deviations import is_float
@@ -24,6 +23,7 @@ from ratchet.exam.problem.inputs import PUBLIC, Inputs, Instance
 from ratchet.exam.problem.problem import Problem
 from ratchet.exam.problem.programs import Arrays
 from ratchet.exam.problem.reference import Reference, References
+from ratchet.tpu import exporting
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.tpu.mosaic.findings import Finding
 from ratchet.values.status import Status
@@ -236,7 +236,7 @@ def _result_of(outputs: Arrays) -> mosaic.RunResult:
 
 def reference_flops(problem: Problem) -> float:
     """FLOPs of the reference as written, masked work and transcendental functions included; 0 if XLA has no count."""
-    program = export.deserialize(bytearray(problem.reference_program))
+    program = exporting.read(problem.reference_program)
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.in_avals]
     analysis = jax.jit(program.call).lower(*avals).cost_analysis()
     counted = sum(float((analysis or {}).get(what, 0.0)) for what in ("flops", "transcendentals"))

@@ -21,10 +21,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
 
 from ratchet.exam.measure.rounds import Timed, check_clocks, time_rounds, warm_up
 from ratchet.process.sandbox.child import serve
+from ratchet.tpu import exporting
 from ratchet.values.status import Refusal, Status
 
 PADDING_BYTES = 1 << 22
@@ -53,7 +53,7 @@ def save_outputs(folder: Path, outputs: Sequence[Any]) -> None:
 
 def compiled(path: Path, name: str, arrays: Sequence[Any]) -> tuple[Callable[[Sequence[Any]], list[Any]], Any]:
     """The exported program at ``path``, compiled for this device as the module ``jit_<name>``, and its HLO module."""
-    program = export.deserialize(bytearray(path.read_bytes()))
+    program = exporting.read(path.read_bytes())
 
     def call(*args: Any) -> list[Any]:
         return jax.tree.leaves(program.call(*args))

@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
 
 from ratchet.exam.problem import rows
 from ratchet.exam.problem.problem import Problem
+from ratchet.tpu import exporting
 from ratchet.tpu.mlir.bindings import device_for, waits_in_pool
 from ratchet.values import ArraySpec
 
@@ -95,7 +95,7 @@ def _compiled(
 ) -> tuple[Any, AbstractContextManager[Any]]:
     """A program, and what is held while it runs."""
     with jax.enable_x64(wide):
-        exported = export.deserialize(bytearray(program))
+        exported = exporting.read(program)
 
         def some(*arrays: Any) -> list[Any]:
             made = jax.tree.leaves(exported.call(*arrays))

@@ -15,6 +15,7 @@ from typing import Any
 
 from jax import export
 
+from ratchet.tpu import exporting
 from ratchet.tpu.mlir import kernel_config
 from ratchet.tpu.mlir.bindings import body_of, ir, mosaic_module, rebuilt, shardings_of, stablehlo_of, string
 from ratchet.tpu.mlir.calls import give_kernels_calls_of_their_own, target, walk
@@ -57,7 +58,7 @@ def tokenise(program: bytes) -> tuple[export.Exported, TokenTable]:
 
 
 def _tokenised(program: bytes) -> tuple[export.Exported, TokenTable]:
-    exported = export.deserialize(bytearray(program))
+    exported = exporting.read(program)
     for sharding in shardings_of(exported):
         for axis in sharding.mesh.axis_names:
             _word(str(axis), "an axis of the mesh")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jax import export
 
+from ratchet.tpu import exporting
 from ratchet.tpu.mosaic import hazards
 from ratchet.tpu.mosaic.findings import RunResult
 from ratchet.tpu.mosaic.state import Options
@@ -53,7 +53,7 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
             program that calls back to the host or depends on the platform.
     """
     with readable():
-        exported = export.deserialize(bytearray(tpu_program))
+        exported = exporting.read(tpu_program)
     return translated(exported, Options(f32_matmul_passes=f32_matmul_passes))
 
 
