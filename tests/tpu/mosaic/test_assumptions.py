@@ -17,6 +17,7 @@ from jax.experimental.pallas import tpu as pltpu
 from ratchet.tpu.mlir.bindings import mosaic_module, parse_kernel, stablehlo_of
 from ratchet.tpu.mlir.calls import kernel_calls
 from ratchet.tpu.mlir.module import Op
+from ratchet.tpu.mosaic import run
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.rules import promise
 from ratchet.values.status import Status
@@ -144,6 +145,14 @@ def test_the_layout_of_a_view_is_that_of_what_it_is_of(index: str, sliced: str, 
         return
     with refused(Status.CANNOT_VERIFY, "a memref with the layout"):
         parse_kernel(text)
+
+
+def test_a_program_that_jax_calls_expired_is_executed() -> None:
+    """``2 * x`` of float32[8,128], exported by JAX 0.7.2; JAX 0.12 refuses it unless it is told otherwise."""
+    kept = jax.config.values.copy()
+    result = run.load((Path(__file__).parent / "golden" / "doubled-jax-0.7.2.bin").read_bytes()).check([X[:8, :128]])
+    assert np.array_equal(result.outputs[0], 2 * X[:8, :128])
+    assert jax.config.values == kept
 
 
 # --- semaphores ----------------------------------------------------------------------------------
