@@ -155,15 +155,24 @@ def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> Rows:
         {
             "row": case.number,
             "case": f"{case.kernel} {case.label}",
+            "chip": case.chip,
             "chips": len(timeline.chips),
             "measured ms": case.measured_ms,
-            "modelled ms": timeline.latency_ms,
-            "error": f"{timeline.latency_ms / case.measured_ms - 1:+.2%}",
+            "modelled ms": (modelled := _of_one(case, timeline)),
+            "error": f"{modelled / case.measured_ms - 1:+.2%}",
             "links fitted on it": "yes" if _identity(case) in fitted_on else "no",
         }
         for case, timeline in rows
         if case.measured_ms
     ]
+
+
+def _of_one(case: Case, timeline: Timeline) -> float:
+    """Of a program that repeats the collective that was timed, one of them, in ms."""
+    if "repeats" not in case.config:
+        return timeline.latency_ms
+    cycles = sum(op.cycles for op in timeline.ops if op.opcode.startswith("collective"))
+    return cycles / timeline.clock_hz * 1e3 / int(case.config["repeats"])
 
 
 def _summaries(predictions: Sequence[Prediction]) -> Rows:

@@ -48,12 +48,14 @@ class UndecidedBranches:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkModel:
-    """The links between chips, whose two numbers were fitted on two published programs only."""
+    """The links between chips, whose two numbers rest on few published programs."""
 
     kind: ClassVar = "link model"
     link_bytes_per_s: float
     """Per link and direction."""
     hop_s: float
+    source: str
+    """What they rest on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -229,7 +229,7 @@ def _omission(omission: Omission, timeline: Timeline) -> str:
             return (
                 "speed and latency of the links between chips beyond "
                 f"{omission.link_bytes_per_s / 1e9:g} GB/s per link and direction and {omission.hop_s * 1e6:g} us per "
-                "hop, which were fitted on two published programs"
+                f"hop, which were {clean(omission.source)}"
             )
         case OpenSemaphore():
             return f"semaphore between chips that does not end at 0: {clean(omission.name)} at {omission.value}"

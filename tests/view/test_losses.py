@@ -56,7 +56,7 @@ def test_every_omission_has_its_sentence() -> None:
         LongProgram(program="flash", bundles=30_000),
         LocalCopies(bytes=512),
         UndecidedBranches(fast_cycles=1_500_000, slow_cycles=3_000_000),
-        LinkModel(link_bytes_per_s=45e9, hop_s=1e-6),
+        LinkModel(link_bytes_per_s=45e9, hop_s=1e-6, source="timed on two chips"),
         OpenSemaphore(name="#allocation3 of k.txt", value=2),
     )
     assert omissions_in_words(replace(timeline(), not_modelled=omissions)) == [
@@ -69,7 +69,7 @@ def test_every_omission_has_its_sentence() -> None:
         "measured speed of DMAs between on-chip memories (512 bytes here): bandwidth and latency are assumed",
         "branches on computed values: taking all or none of them makes 1 ms and 2 ms, the slower is reported",
         "speed and latency of the links between chips beyond 45 GB/s per link and direction and 1 us per hop, which "
-        "were fitted on two published programs",
+        "were timed on two chips",
         "semaphore between chips that does not end at 0: #allocation3 of k.txt at 2",
     ]
 

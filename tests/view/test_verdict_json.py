@@ -52,7 +52,7 @@ def test_every_kind_of_loss_and_omission_has_its_numbers_and_a_sentence() -> Non
     spare = (
         *Unmodelled,
         UndecidedBranches(fast_cycles=1, slow_cycles=2),
-        LinkModel(link_bytes_per_s=45e9, hop_s=1e-6),
+        LinkModel(link_bytes_per_s=45e9, hop_s=1e-6, source="timed"),
     )
     judged = verdict(timeline=dataclasses.replace(timeline(), not_modelled=spare))
     document = document_of(judged)

@@ -195,6 +195,24 @@ def ring(a: jax.Array, w: jax.Array) -> jax.Array:
     return (arrived + _partial(a, columns(me))).astype(a.dtype)
 
 
+def around(case: Case) -> Built:
+    """As many ring permutations behind each other as ``repeats`` says: one of them was timed. Raises NotBuilt."""
+    count, repeats = sizes_of(case, "devices", "repeats")
+    (each,) = avals_of(case, 1)
+    mesh, spec = mesh_of(case.chip, (("x", count),)), PartitionSpec("x")
+    following = [(number, (number + 1) % count) for number in range(count)]
+
+    def program(part: jax.Array) -> jax.Array:
+        for _ in range(repeats):
+            part = lax.optimization_barrier(lax.ppermute(part, "x", following))
+        return part
+
+    spread = jax.shard_map(program, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    shape = (count * each.shape[0], *each.shape[1:])
+    whole = jax.ShapeDtypeStruct(shape, each.dtype, sharding=NamedSharding(mesh, spec))
+    return Built(function=spread, avals=(whole,), chips=count)
+
+
 _BY_WORD = (("ppermute", ring), ("psum_scatter", psum_scatter), ("psum", psum))
 """The first word that is in the name of an implementation decides."""
 

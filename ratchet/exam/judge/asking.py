@@ -24,7 +24,7 @@ from ratchet.values.status import Refusal, Status
 
 LIMITS = Limits(seconds=900, memory_bytes=20 << 30)
 WORKER = "ratchet.exam.judge.values_worker"
-VIRTUAL_DEVICES = 4
+VIRTUAL_DEVICES = 8
 """CPU devices of the values child: a program on several chips is executed on as many of them."""
 _PATIENT = f"--xla_cpu_collective_call_terminate_timeout_seconds={LIMITS.seconds:.0f}"
 """Devices wait for each other where they send and receive, by default 40 s at most."""

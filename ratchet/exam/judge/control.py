@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -51,12 +51,16 @@ class Difference:
 
 
 def differences(
-    executed: ControlFlow, modelled: ControlFlow, moved: Mapping[str, int] = MappingProxyType({})
+    executed: ControlFlow,
+    modelled: ControlFlow,
+    moved: Mapping[str, int] = MappingProxyType({}),
+    vectors: Container[str] = (),
 ) -> tuple[Difference, ...]:
     """Where the executor's run and the machine's differ.
 
     Compared are the conditionals and loops that are branches of the compiled program, and all DMAs. A DMA may be
-    compiled to several; none may be lost but as many as in ``moved``, of which the compiler made vector code.
+    compiled to several; none may be lost but as many as in ``moved``, of which the compiler made vector code, or all of
+    a place in ``vectors``.
     """
     found = []
     for place, both in executed.branches.items():
@@ -67,6 +71,8 @@ def differences(
             found.append(Difference(what="loop", place=place, executed=turns, modelled=modelled.loops[place]))
     for place, starts in executed.copies.items():
         compiled = modelled.copies.get(place, 0)
+        if not compiled and place in vectors:
+            continue
         left = starts - moved.get(place, 0)
         if compiled != left and not (left > 0 and compiled and compiled % left == 0):
             found.append(Difference(what="copy", place=place, executed=starts, modelled=compiled))
@@ -126,7 +132,7 @@ def step(executed: ControlFlow, timeline: Timeline, tokens: TokenTable, hlo: Hlo
     if modelled is None:
         _refuse(compared.apart)
         return 0, "not compared: branches depend on computed values, and the machine took them all one way"
-    apart = differences(executed, modelled, compared.moved)
+    apart = differences(executed, modelled, compared.moved, compared.vectors)
     if apart:
         raise Refusal(Status.CONTROL_FLOW_DIFFERS, "; ".join(_words(one, tokens) for one in apart[:3]))
     _refuse(compared.apart)

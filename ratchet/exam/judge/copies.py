@@ -48,6 +48,8 @@ class Compared:
     copies: int = 0
     moved: Counter[str] = field(default_factory=Counter)
     """Of places, how many copies the compiler made vector code of, in all runs of the kernels."""
+    vectors: set[str] = field(default_factory=set)
+    """Places of kernels on several chips, whose copies are not logged, that may be vector code."""
     apart: list[str] = field(default_factory=list)
     """Differences, each with both sides."""
     misplaced: list[str] = field(default_factory=list)
@@ -86,6 +88,10 @@ def compare(executed: ControlFlow, issued: Sequence[IssuedCopies], hlo: HloModul
             _check_memories(one, kernel, hlo, tokens, compared)
             if other is not None and other.cores == 1 and not (compared.apart or compared.misplaced):
                 _Kernel(one, other, hlo, tokens, compared).compare()
+            if other is None:
+                types = _types(kernel, hlo)
+                movable = (place.place for place in one.places if _may_be_vector_code(place, types))
+                compared.vectors.update(f"{SOURCE_FILE}:{number}" for number in movable)
         except ValueError as error:
             raise Refusal(Status.CANNOT_VERIFY, f"the copies of {tokens.name(launch)} do not read: {error}") from None
     return compared
@@ -112,6 +118,12 @@ def _check_memories(
 def _types(kernel: HloOp, hlo: HloModule) -> list[ArrayType]:
     """Of a kernel's operands, then of its results."""
     return [hlo.ops[name].types[0] for name in kernel.operands] + list(kernel.types)
+
+
+def _may_be_vector_code(place: Place, types: Sequence[ArrayType]) -> bool:
+    """Whether one end is an operand in VMEM, and the other not in HBM."""
+    spaces = [types[number].space for number in (place.source, place.target) if number >= 0]
+    return bool(spaces) and _HBM not in spaces
 
 
 def _called(number: int, kernel: HloOp) -> str:
@@ -228,7 +240,7 @@ class _Kernel:
         at = self.tokens.explain(f"{SOURCE_FILE}:{place.place}")
         self.compared.copies += len(started)
         order = np.full(len(started), -1, np.int64)
-        if not len(issued) and self._may_be_vector_code(place):
+        if not len(issued) and _may_be_vector_code(place, self.types):
             self.compared.moved[f"{SOURCE_FILE}:{place.place}"] += len(started) * self.runs
             return order
         pieces, rest = divmod(len(issued), len(started))
@@ -256,11 +268,6 @@ class _Kernel:
                 self.brought.setdefault(end.number, []).append(pair)
         order[mine] = issued.reshape(len(started), pieces)[theirs, 0]
         return order
-
-    def _may_be_vector_code(self, place: Place) -> bool:
-        """Whether one end is an operand in VMEM, and the other not in HBM."""
-        spaces = [self.types[number].space for number in (place.source, place.target) if number >= 0]
-        return bool(spaces) and _HBM not in spaces
 
     def _bytes(self, end: _End, at: str) -> tuple[np.ndarray, np.ndarray]:
         """Where copies begin in an operand, for the values and as issued; zeros where that is not compared."""

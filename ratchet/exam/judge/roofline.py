@@ -36,7 +36,7 @@ def step(problem: Problem, timeline: Timeline, chip: Chip, *, counted: float = 0
     useful, note = useful_flops(problem.flops, counted)
     floor, ici = floor_of(problem, chip, useful), ici_ms(timeline, chip)
     if floor.chips > 1:
-        floor = replace(floor, links_s=link_seconds(problem, chip.ici))
+        floor = replace(floor, links_s=link_seconds(problem, chip.ici(floor.chips)))
     result = score(floor, timeline.latency_ms, chip, ici_ms=ici)
     wait_ms = timeline.dma_wait_cycles / timeline.clock_hz * 1e3
     result = replace(result, wait_ms=wait_ms, band=band(timeline))
@@ -48,7 +48,7 @@ def step(problem: Problem, timeline: Timeline, chip: Chip, *, counted: float = 0
 def ici_ms(timeline: Timeline, chip: Chip) -> float:
     """The least time for what this program sent over its busiest link, in ms; 0 where nothing was sent."""
     busiest = max((link.bytes for link in timeline.links), default=0)
-    return busiest / chip.ici.link_bytes_per_s * 1e3 if busiest else 0.0
+    return busiest / chip.ici(1).link_bytes_per_s * 1e3 if busiest else 0.0
 
 
 def score(floor: Floor, latency_ms: float, peak: Peak, *, ici_ms: float = 0.0) -> Score:

@@ -8,6 +8,7 @@ it. Errors differ by what bounds a program and by chip, so there is a band for e
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,6 +76,10 @@ def regime(timeline: Timeline) -> str:
 def band(timeline: Timeline, bands: Bands | None = None) -> Band:
     """Where the measured latency of a program is expected with 90 % confidence."""
     bands = bands or stored()
-    name = regime(timeline)
-    factor = 1 + bands.width[timeline.chip, name]
+    name, width = regime(timeline), 0.0
+    if timeline.chips:  # what is not known of the links counts for as long as chips wait for them
+        width = (
+            CHIPS[timeline.chip].ici(len(timeline.chips)).spread * timeline.ici_wait_cycles / max(1, timeline.cycles)
+        )
+    factor = 1 + math.hypot(bands.width[timeline.chip, name], width)
     return Band(bound_by=name, low_ms=timeline.latency_ms / factor, high_ms=timeline.latency_ms * factor)

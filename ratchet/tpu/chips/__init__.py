@@ -18,16 +18,39 @@ from ratchet.values.status import Refusal, Status
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ici:
-    """The links between the chips of one slice. No published timing resolves single messages."""
+class Slice:
+    """Devices that are offered together."""
 
+    topology: str
+    """Its name for ahead-of-time compilation."""
     shape: tuple[int, ...]
-    """Chips along each axis; neighbouring ids differ along the first one. No wraparound."""
+    """Devices along each axis; neighbouring ids differ along the first one. No wraparound."""
+
+    @property
+    def chips(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """What is known of the links of a chip. No published timing resolves single messages."""
+
     link_bytes_per_s: float
     """Per link and direction."""
     hop_s: float
     """From a message's last byte on a link until the next chip has it, the DMA engine's own latency included."""
+    spread: float
+    """By which share either may be off, nine times in ten."""
     source: str
+    """What they rest on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ici(Links):
+    """The links between the chips of one slice."""
+
+    shape: tuple[int, ...]
+    """That of the slice."""
 
     @property
     def chips(self) -> int:
@@ -74,8 +97,8 @@ class Chip:
     """One TPU as a program has it (JAX's device): what the judge and the schedule machine need of it."""
 
     name: str
-    topology: str
-    """Topology name for ahead-of-time compilation: the smallest slice that is offered."""
+    slices: tuple[Slice, ...]
+    """Those that are described, the smallest first: a program for one device is compiled for that."""
     device_kind: str
     """What JAX calls the device: a kernel that asks which chip it is lowered for gets this name."""
     accelerator_type: str
@@ -95,6 +118,8 @@ class Chip:
     default_scoped_vmem_bytes: int
     cores: int
     """TensorCores that one program runs on; they share bandwidth and peak."""
+    devices: int = 1
+    """Devices of JAX's on one chip, each a core of its own. Their ids are neighbours."""
     mxu_per_core: int
     mxu_size: int
     schedules: bool = True
@@ -105,8 +130,8 @@ class Chip:
     """Bundles behind a branch that always execute."""
     permute_extra_cycles: int = 0
     """For how much longer a permutation of lanes holds its cross-lane unit than the compiler's schedule has it."""
-    links: Ici | None = None
-    """Of the smallest slice; None where they are not described."""
+    links: Links | None = None
+    """None where they are not described."""
     sparse: SparseCores | None = None
     """None where they are not described."""
 
@@ -137,13 +162,21 @@ class Chip:
         """What DMAs reach of the nominal bandwidth, as fitted."""
         return self.constants.hbm_efficiency * self.hbm_bytes_per_s
 
-    @property
-    def ici(self) -> Ici:
-        """The links of the smallest slice. Raises Refusal USAGE for a chip whose links are not described."""
+    def slice_of(self, devices: int) -> Slice:
+        """The slice with so many devices, the smallest for one. Raises Refusal USAGE where none is described."""
+        for one in self.slices:
+            if devices in (1, one.chips):
+                return one
+        sizes = " or ".join(str(one.chips) for one in self.slices)
+        what = f"a mesh of {devices} devices; a slice of {self.name} has {sizes}: use all of them or one"
+        raise Refusal(Status.USAGE, what)
+
+    def ici(self, devices: int) -> Ici:
+        """The links of the slice with so many devices, as ``slice_of``. Raises SCHEDULE_UNKNOWN for none."""
         if self.links is None:
             known = ", ".join(name for name, chip in CHIPS.items() if chip.links)
-            raise Refusal(Status.USAGE, f"no slice of {self.name} is described; known: {known}. Choose one.")
-        return self.links
+            raise Refusal(Status.SCHEDULE_UNKNOWN, f"slices of {self.name} are not modelled; those of {known} are")
+        return Ici(shape=self.slice_of(devices).shape, **vars(self.links))
 
     @property
     def sparse_cores(self) -> SparseCores:
@@ -170,7 +203,7 @@ MiB = 1 << 20
 
 V5E = Chip(
     name="v5e",
-    topology="v5e:2x2",
+    slices=(Slice(topology="v5e:2x2", shape=(2, 2)), Slice(topology="v5e:2x4", shape=(2, 4))),
     device_kind="TPU v5 lite",  # [tpu_info]
     accelerator_type="v5litepod-4",
     pci_id="0x0063",  # [jax]
@@ -193,17 +226,17 @@ V5E = Chip(
     # in a ring (2.932 ms: the bandwidth), and a psum of f32[4096,8192] in blocks, which waits for thousands of messages
     # one after the other (4.641 ms: the hop). 50 GB/s is a quarter of the advertised 1600 Gbit/s [cloud].
     # `benchmarks.fidelity` prints what the two are modelled at, in sample. No wraparound below 16 chips [cloud].
-    links=Ici(
-        shape=(2, 2),
+    links=Links(
         link_bytes_per_s=50e9,
         hop_s=1.25e-6,
+        spread=0.05,
         source="fitted on a ppermute and a psum of one author's, timed on 2x2 chips",
     ),
 )
 
 V5P = Chip(
     name="v5p",
-    topology="v5p:2x2x1",
+    slices=(Slice(topology="v5p:2x2x1", shape=(2, 2)), Slice(topology="v5p:2x2x2", shape=(2, 2, 2))),
     device_kind="TPU v5",  # [tpu_info]
     accelerator_type="v5p-8",
     pci_id="0x0062",  # [jax]
@@ -228,7 +261,7 @@ V5P = Chip(
 # are those of one core, with half of what the chip's memory gives.
 V4 = Chip(
     name="v4",
-    topology="v4:2x2x1",
+    slices=(Slice(topology="v4:2x2x1", shape=(2, 2)),),
     device_kind="TPU v4",  # [tpu_info]
     accelerator_type="v4-8",
     pci_id="0x005e",  # [jax]
@@ -251,7 +284,7 @@ V4 = Chip(
 
 V6E = Chip(
     name="v6e",
-    topology="v6e:2x2",
+    slices=(Slice(topology="v6e:2x2", shape=(2, 2)), Slice(topology="v6e:2x4", shape=(2, 4))),
     device_kind="TPU v6 lite",  # [tpu_info]
     accelerator_type="v6e-4",
     pci_id="0x006f",  # [jax]
@@ -268,11 +301,19 @@ V6E = Chip(
     cores=1,  # [tpu_info]
     mxu_per_core=2,  # [cloud]
     mxu_size=256,  # [cloud]
+    # [fit] on marin-community/marin#6736's ppermute of 64 MiB (the bandwidth) and of 1 MiB (the hop) in a ring of eight
+    # chips. `benchmarks.fidelity` prints what both are modelled at, in sample.
+    links=Links(
+        link_bytes_per_s=87.1e9,
+        hop_s=1.3e-6,
+        spread=0.05,
+        source="fitted on one author's ppermutes, timed on 2x4 chips",
+    ),
 )
 
 TPU7X = Chip(
     name="tpu7x",
-    topology="tpu7x:2x2x1",
+    slices=(Slice(topology="tpu7x:2x2x1", shape=(2, 2, 2)),),  # two devices a chip, neighbours along the first axis
     device_kind="TPU7x",  # [tpu_info]
     accelerator_type="tpu7x-8",
     pci_id="0x0076",  # [jax]
@@ -287,12 +328,19 @@ TPU7X = Chip(
     vmem_bytes=64 * MiB,  # [tpu_info]
     default_scoped_vmem_bytes=64 * MiB,  # [compiler] all of it
     cores=1,  # [tpu_info] of the device
+    devices=2,
     mxu_per_core=2,  # [tpu_info]
     mxu_size=256,  # [tpu_info]
     branch_delay_slots=6,  # [compiler] as far as it fills them with code of the way that falls through; v6e: 4
     # Assumed: nine tenths of the bandwidth of HBM. Published device times hold no copy of a result; with a start of 0
     # or 10 us the grouped matmuls (tokamax) fit about as well.
     sparse=SparseCores(bytes_per_s=3300e9, start_s=5e-6, go_flag=7053),
+    links=Links(
+        link_bytes_per_s=87.1e9,
+        hop_s=1.3e-6,
+        spread=0.5,
+        source="assumed to be those of v6e, within a chip, too: none was timed",
+    ),
 )
 
 CHIPS: dict[str, Chip] = {chip.name: chip for chip in (V5E, V5P, V4, V6E, TPU7X)}

@@ -192,7 +192,9 @@ def step(
 ) -> tuple[Program, str]:
     """A step of a verdict: ``compile_artefact``, with a summary."""
     program = compile_artefact(artefact, chip, folder, child, profiler=profiler)
-    many = f"the {artefact.mesh.chips} chips of a {chip.topology} slice" if artefact.mesh.chips > 1 else chip.name
+    many = chip.name
+    if artefact.mesh.chips > 1:
+        many = f"the {artefact.mesh.chips} chips of a {chip.slice_of(artefact.mesh.chips).topology} slice"
     return program, f"{program.compiler} for {many}"
 
 
@@ -202,12 +204,10 @@ def _check_mesh(mesh: Mesh, chip: Chip) -> None:
             raise Refusal(
                 Status.CONTRACT, f"get_tiling_meta() names an axis of the mesh {name!r:.80}; wanted a word of letters"
             )
-    if mesh.chips > 1 and mesh.chips != chip.ici.chips:
-        raise Refusal(
-            Status.CONTRACT,
-            f"get_tiling_meta() declares a mesh of {mesh.chips} chips; a slice of {chip.name} has "
-            f"{chip.ici.chips}: use all of them or one",
-        )
+    try:
+        chip.slice_of(mesh.chips)
+    except Refusal as refusal:
+        raise Refusal(Status.CONTRACT, f"get_tiling_meta() declares {refusal.message}") from None
 
 
 def copy_trap(program: Program) -> tuple[tuple[Copy, ...], str]:

@@ -20,17 +20,18 @@ from ratchet.tpu.dump.files import OPTIMIZED
 _DEVICES: dict[str, Sequence[Any]] = {}
 
 
-def devices_of(chip: str) -> Sequence[Any]:
-    """The devices of the chip's topology by number. Opens the TPU compiler on first use."""
-    if chip not in _DEVICES:
-        _DEVICES[chip] = topologies.get_topology_desc(platform="tpu", topology_name=CHIPS[chip].topology).devices
-    return _DEVICES[chip]
+def devices_of(chip: str, count: int = 1) -> Sequence[Any]:
+    """The first ``count`` devices of the slice that has so many, by number. Opens the TPU compiler on first use."""
+    topology = CHIPS[chip].slice_of(count).topology
+    if topology not in _DEVICES:
+        _DEVICES[topology] = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    return _DEVICES[topology][:count]
 
 
 def mesh_of(chip: str, axes: Sequence[tuple[str, int]] = ()) -> Mesh:
-    """The first devices of the chip's topology, in the order of ``jax.make_mesh``; without axes one device."""
+    """The devices of the chip's slice, in the order of ``jax.make_mesh``; without axes one device."""
     names, sizes = [name for name, _ in axes] or ["chip"], [size for _, size in axes] or [1]
-    devices = devices_of(chip)[: int(np.prod(sizes))]
+    devices = devices_of(chip, int(np.prod(sizes)))
     arranged = mesh_utils.create_device_mesh(sizes, devices) if len(devices) > 1 else np.array(devices).reshape(sizes)
     return Mesh(arranged, names)
 

@@ -170,6 +170,8 @@ class Notes:
     """Whether this is the counter of the loop that the compiler puts around a kernel body."""
     results: str = ""
     """Of a division: ``quotient``, ``remainder`` or ``both``, as many as it gives."""
+    between: tuple[str, str] | None = None
+    """Of a general DMA: the memories that it reads and writes."""
     waits_for_launch: bool = False
     """Whether this is a wait of the chips for each other before the program proper."""
 

@@ -303,6 +303,7 @@ def read_instruction(text: str) -> Instruction:
     return reader.instruction(reader.set_aside(text), "0")
 
 
+_BETWEEN = re.compile(r"([a-z]+)-to-([a-z]+)")
 # --- comments ---
 # They nest. A location holds the name of a source file in quotes, which is read whole: whatever a file is called, it
 # neither ends a comment nor begins one. Operand markers (``/*hbm=*/``) become part of the operand (``hbm=``).
@@ -366,6 +367,7 @@ def read_notes(comments: tuple[str, ...]) -> Notes:
         text=text,
         heads_pipeline="iteration index, stage" in text,
         results=next((_RESULTS[last] for comment in comments if (last := comment.split(" :: ")[-1]) in _RESULTS), ""),
+        between=next(((m[1], m[2]) for comment in comments if (m := _BETWEEN.fullmatch(comment))), None),
         waits_for_launch=any(comment in _LAUNCH_WAITS for comment in comments),
     )
 

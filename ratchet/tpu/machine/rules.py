@@ -256,15 +256,16 @@ _GENERAL = {
 
 
 def _general_dma(code: Emitter) -> None:
-    """A DMA whose pointers say in which memories it works, and whose strides are in scalar memory."""
+    """A DMA whose pointers or whose comment say in which memories it works, and whose strides are in scalar memory."""
     named = _named(code)
     if set(named) != _GENERAL or named["dst_syncflagno_1"] != "0":
         raise Untranslatable(f"a general DMA with operands {sorted(named)}")
     spaces = []
-    for end in ("src", "dst"):
+    for end, said in zip(("src", "dst"), code.instruction.notes.between or ("", ""), strict=True):
         pointer = code.instruction.named(end)
         space = code.pointers.get(pointer.name) if isinstance(pointer, Register) else None
-        if space is None:
+        space = space or said
+        if space not in _MEMORIES:
             raise Untranslatable(f"a general DMA whose {end} is in an unknown memory")
         spaces.append(space)
     code.event("copy")

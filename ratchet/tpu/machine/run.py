@@ -40,11 +40,10 @@ def run(programs: Programs, scalar_inputs: Sequence[ScalarInputs] = ()) -> Run:
         raise Refusal(
             Status.USAGE, f"{len(given)} sets of inputs for a program on {len(devices)} chips: give one for each."
         )
-    if len(devices) > 1 and sorted(devices) != list(range(chip.ici.chips)):
+    if len(devices) > 1 and sorted(devices) != list(range(chip.slice_of(len(devices)).chips)):
         raise Refusal(
             Status.USAGE,
-            f"compiled for the devices {list(devices)}; a slice of {chip.name} has the {chip.ici.chips} "
-            f"chips 0 to {chip.ici.chips - 1}: use them all, each once.",
+            f"compiled for the devices {list(devices)}; a slice has devices 0 to {len(devices) - 1}: use all of them.",
         )
     once = partial(run_slice if len(devices) > 1 else _run_alone, programs, given)
     with without_collections():

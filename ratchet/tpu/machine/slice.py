@@ -16,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.outline import CONSTANT
-from ratchet.tpu.machine.dma import GeneralDma
+from ratchet.tpu.machine.dma import GRANULE_BYTES, GeneralDma
 from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.tpu.machine.machine import Machine
-from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, UNIT_BYTES, ScalarInputs
+from ratchet.tpu.machine.memory import UNIT_BYTES, ScalarInputs
 from ratchet.tpu.machine.programs import START_UP, Programs, Unit
 from ratchet.tpu.machine.record import Record, Run
 from ratchet.tpu.machine.translate import Translated
@@ -34,13 +33,16 @@ _CHIP = (1 << 14) - 1
 _FLAG_OF_COPY = (1 << 13) - 1
 _FLAG_OF_SIGNAL = (1 << 14) - 1
 _CORE_0 = 2
-_TO_A_CHIP = (1, 1 + (_CORE_0 << 12))
-"""What may be above the chip in a copy's overrides."""
 _TO_THIS_CORE = _CORE_0 << 26
 """Overrides of a copy that names its own core and no chip: XLA's reductions fetch their operands so."""
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
+_RECORD_BYTES = 512
+"""Of a launch record, and of that table."""
+_AT_THE_SOURCE = (0, 1, _CORE_0)
+"""What may be above the flag of a copy's source, from bit 16 on: nothing on v5e; on v6e 1, which XLA's reductions have,
+or 2 + core."""
 
 
 @dataclass
@@ -80,7 +82,13 @@ class ChipOfSlice(Machine):
         """``number`` is the compiler's logical id of the chip; ``scalar_inputs`` are by mesh index."""
         self.place = programs.hlo.device_ids.index(number)
         """In the mesh."""
-        start_up = {"chip ID": number, "partition id location": self.place, "device assignment ptr": _DEVICE_TABLE}
+        self._devices = programs.chip.devices
+        start_up = {
+            "chip ID": number // self._devices,
+            "core index": number % self._devices,
+            "partition id location": self.place,
+            "device assignment ptr": _DEVICE_TABLE,
+        }
         super().__init__(programs, scalar_inputs[self.place], start_up=start_up, take_undecided=take_undecided)
         self.number = number
         self.waits_for: Wait | None = None
@@ -102,18 +110,18 @@ class ChipOfSlice(Machine):
     def _begin(self, top: Unit) -> None:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
         translated, listing = top.translated, top.translated.listing
-        self.memory.write("hbm", _DEVICE_TABLE * GRANULES_PER_ADDRESS, _row(self._programs.hlo.device_ids))
+        self.memory.hold("hbm", _DEVICE_TABLE, _row(self._programs.hlo.device_ids))
         self._launch_waits = listing.columns.addresses(listing.columns.with_notes(lambda one: one.waits_for_launch))
         self._launch_pushes = _pushes_of_launch_check(translated, self._launch_waits)
         for allocation in listing.allocations.values():
-            where = top.addresses.get(allocation.name, 0) * GRANULES_PER_ADDRESS
+            where = self.memory.granule("hbm", top.addresses.get(allocation.name, 0))
             if allocation.role == CONSTANT:
                 words: list[object] = list(self._programs.constants.get(allocation.name, ()))
                 lacking = Unknown(f"{allocation.name}, a constant of the compiler's (give constants)", given=True)
                 self.memory.write("hbm", where, words or [lacking] * (allocation.size_bytes // 4))
             elif allocation.space == "hbm" and allocation.fixed and self._launch_pushes:
-                records = allocation.size_bytes // V5E.hbm_address_bytes
-                self._launch_records = range(where, where + records * GRANULES_PER_ADDRESS)
+                records = allocation.size_bytes // _RECORD_BYTES
+                self._launch_records = range(where, where + allocation.size_bytes // GRANULE_BYTES)
                 record = _row((START_UP["launch barrier id"], START_UP["program descriptor state"]))
                 self.memory.write("hbm", where, record * records)
                 self.not_modelled.add(Unmodelled.LAUNCH_CHECK)
@@ -144,9 +152,10 @@ class ChipOfSlice(Machine):
     # --- other chips ---
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
-        target, core, flag = word >> 17, word >> 14 & 7, word & _FLAG_OF_SIGNAL
-        if core != _CORE_0:
-            raise NotExecutable(f"a signal to {word:#x}: core {core - _CORE_0} of a chip with one core")
+        chip, core, flag = word >> 17, (word >> 14 & 7) - _CORE_0, word & _FLAG_OF_SIGNAL
+        if not 0 <= core < self._devices:
+            raise NotExecutable(f"a signal to {word:#x}: core {core} of a chip with {self._devices}")
+        target = chip * self._devices + core
         other = self._chip(target)
         self._shared.order.before(self.number, now)
         arrival = float(now)
@@ -160,11 +169,15 @@ class ChipOfSlice(Machine):
         if copy.overrides == _TO_THIS_CORE and not copy.flag >> 13:
             self._copy_here(copy, copy.flag)
             return True
-        if copy.overrides >> 14 not in _TO_A_CHIP or copy.flag >> 13 != _CORE_0:
+        core, above = (copy.flag >> 13) - _CORE_0, copy.overrides >> 14
+        if above not in _above(core, self._devices) or not 0 <= core < self._devices:
             raise NotExecutable(
                 f"a copy with overrides {copy.overrides:#x} and flag {copy.flag:#x}, of unknown meaning"
             )
-        other = self._chip(copy.overrides & _CHIP)
+        if copy.source_flag >> 16 not in _AT_THE_SOURCE:
+            raise NotExecutable(f"a copy whose source has the flag {copy.source_flag:#x}, of unknown meaning")
+        copy = copy._replace(source_flag=copy.source_flag & _FLAG_OF_SIGNAL)
+        other = self._chip((copy.overrides & _CHIP) * self._devices + core)
         flag = copy.flag & _FLAG_OF_COPY
         self._shared.order.before(self.number, copy.now)
         if other is self:
@@ -215,9 +228,15 @@ class ChipOfSlice(Machine):
         return [OpenSemaphore(name=self.addresses.flag_name(flag), value=n) for flag, n in left.items() if n]
 
 
+def _above(core: int, devices: int) -> tuple[int, ...]:
+    """What may be above the chip in a copy's overrides, from bit 14 on, for a core of a chip with so many devices."""
+    named = 1 + (_CORE_0 + core << 12)  # 2 + core from bit 26 on
+    return (named, 1 if devices == 1 else 1 + (1 + core << 10))  # in the launch check nothing, or 1 + core from bit 24
+
+
 def _row(words: Sequence[int | None]) -> list[object]:
-    """One address step of HBM that begins with ``words``."""
-    return [*words, *[0] * (V5E.hbm_address_bytes // UNIT_BYTES["smem"] - len(words))]
+    """A record in HBM that begins with ``words``."""
+    return [*words, *[0] * (_RECORD_BYTES // UNIT_BYTES["smem"] - len(words))]
 
 
 def _pushes_of_launch_check(translated: Translated, waits: set[int]) -> set[int]:
@@ -236,7 +255,7 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
     Raises:
         Refusal: as a machine alone; DEADLOCK if all chips wait for each other, with who waits for what.
     """
-    ici = programs.chip.ici
+    ici = programs.chip.ici(len(programs.hlo.device_ids))
     links = Links(ici, programs.chip.clock_hz)
     order = Interleaving(ici.chips, links.hop_cycles, lambda: _deadlock(shared))
     shared = Shared(links=links, order=order)
@@ -248,7 +267,7 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
         records[chip.number] = chip.execute()
 
     order.run([partial(work, chip) for chip in shared.chips])
-    link_model = LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s)
+    link_model = LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s, source=ici.source)
     used, messages = links.use(), (*links.log.first, *links.log.last)
     chips = [
         replace(

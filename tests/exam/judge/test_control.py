@@ -66,6 +66,9 @@ def test_a_difference_is_named(change: dict[str, Any]) -> None:
 
 def test_what_the_compiler_unrolled_or_split_is_none() -> None:
     assert control.differences(FLOW, replace(FLOW, branches={}, loops={}, copies={"t:3": 8})) == ()
+    lost = replace(FLOW, copies={})
+    assert control.differences(FLOW, lost)
+    assert control.differences(FLOW, lost, vectors=FLOW.copies) == (), "vector code may have made all of them"
 
 
 def compiled_kernel(body: bytes) -> HloModule:

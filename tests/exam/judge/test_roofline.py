@@ -194,12 +194,12 @@ def test_what_has_to_be_sent_between_chips_counts():
     work = {"products": {}, "input_bytes": [400], "output_bytes": [400]}
     problem = problem_of("bfloat16", "bfloat16", work | {"link_bytes": 6 << 20})
     problem = dataclasses.replace(problem, mesh=Mesh(axes=(("chip", 4),), inputs=(((),),)))
-    floor = dataclasses.replace(floor_of(problem, V5E), links_s=link_seconds(problem, V5E.ici))
-    assert floor.ms == pytest.approx((6 << 20) / (2 * V5E.ici.link_bytes_per_s) * 1e3)
+    floor = dataclasses.replace(floor_of(problem, V5E), links_s=link_seconds(problem, V5E.ici(4)))
+    assert floor.ms == pytest.approx((6 << 20) / (2 * V5E.ici(4).link_bytes_per_s) * 1e3)
     assert score(floor, 2 * floor.ms, V5E).util_pct == pytest.approx(50)
     with pytest.raises(Refusal, match="part of the work is missing"):
         score(floor, 0.99 * floor.ms, V5E)
-    assert link_seconds(problem_of("bfloat16", "bfloat16", work), V5E.ici) == 0
+    assert link_seconds(problem_of("bfloat16", "bfloat16", work), V5E.ici(4)) == 0
 
 
 def test_a_device_without_known_passes_keeps_its_peak_for_floats():
@@ -235,7 +235,7 @@ def test_a_measured_latency_keeps_the_models_band_beside_it(ms, outside, bf16):
 
 def test_the_busiest_link_is_the_least_time_of_what_was_sent():
     assert ici_ms(timeline(), V5E) == 0
-    sent = int(V5E.ici.link_bytes_per_s)
+    sent = int(V5E.ici(4).link_bytes_per_s)
     assert ici_ms(timeline(links=(link(3), link(sent), link(4))), V5E) == pytest.approx(1000)
 
 
@@ -248,7 +248,7 @@ def test_a_modelled_step_says_where_the_time_of_a_slice_went(bf16):
     assert roofline.step(dataclasses.replace(bf16, flops=1000), run, V5E)[0].tflops == 1000 / 10e-3 / 1e12
     assert said.endswith(" ms")
     four = dataclasses.replace(bf16, mesh=Mesh(axes=(("chip", 4),)))
-    sent = dataclasses.replace(run, links=(link(int(V5E.ici.link_bytes_per_s // 200)),))
+    sent = dataclasses.replace(run, links=(link(int(V5E.ici(4).link_bytes_per_s // 200)),))
     found, said = roofline.step(four, sent, V5E)
     assert found.ici_util_pct == pytest.approx(50)
     assert said.endswith(" ms on 4 chips, that of its busiest link 5.0000 ms")

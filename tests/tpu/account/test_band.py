@@ -1,5 +1,8 @@
 """Bands: regimes, and the stored table."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from ratchet.tpu.account import band
@@ -54,3 +57,13 @@ def test_the_stored_table_has_every_chip_and_regime() -> None:
     table = band.stored()
     assert set(table.width) == {(chip, name) for chip in CHIPS for name in band.REGIMES}
     assert all(0.02 <= width < 0.5 for width in table.width.values())
+
+
+def test_what_is_not_known_of_the_links_counts_while_chips_wait_for_them() -> None:
+    alone = timeline(chip="tpu7x")
+    slice_ = replace(alone, chips=(alone,) * 8, ici_wait_cycles=alone.cycles // 2)
+    spread = CHIPS["tpu7x"].links.spread
+    bands = band.Bands(width={("tpu7x", band.COMPUTE): 0.03}, count={})
+    width = band.band(slice_, bands).high_ms / slice_.latency_ms - 1
+    assert width == pytest.approx(math.hypot(0.03, spread / 2))
+    assert band.band(alone, bands).high_ms == pytest.approx(1.03 * alone.latency_ms)

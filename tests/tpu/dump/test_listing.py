@@ -401,3 +401,9 @@ def test_a_listing_may_be_empty() -> None:
     columns = Columns(flat([(), ()]))
     assert columns.first.tolist() == [0, 0, 0]
     assert len(columns) == len(columns.reads) == 0
+
+
+def test_a_general_dma_says_between_which_memories_it_moves() -> None:
+    dma = "%440 = dma.general /*src=*/%s2_s1, /*dst=*/%s4_s2, /*dst_syncflagno_1=*/0"
+    assert read_instruction(f"{dma} /* hbm-to-vmem */").notes.between == ("hbm", "vmem")
+    assert read_instruction(f'{dma} /* loc("vmem-to-hbm":3:8) */').notes.between is None, "a name of the author's"

@@ -6,11 +6,13 @@ from math import inf
 
 import pytest
 
-from ratchet.tpu.chips import V5E, Ici
+from ratchet.tpu.chips import CHIPS, V5E, Ici
 from ratchet.tpu.machine.links import Interleaving, Links
+from ratchet.values.status import Status
+from tests.refusals import refused
 
 # One byte per cycle and a hop of 100 cycles, so that times can be read off.
-SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, source="a test")
+SIMPLE = Ici(shape=(2, 2), link_bytes_per_s=1.0, hop_s=100.0, spread=0.0, source="a test")
 
 
 def links() -> Links:
@@ -21,7 +23,19 @@ def test_a_square_has_eight_links_and_no_diagonals() -> None:
     assert len(SIMPLE.links()) == 8
     assert SIMPLE.path(0, 3) == (0, 1, 3)
     assert SIMPLE.path(2, 1) == (2, 3, 1)
-    assert V5E.ici.chips == 4
+    assert V5E.slice_of(4).chips == 4
+
+
+def test_a_slice_of_eight_has_three_neighbours_at_most_and_no_way_around() -> None:
+    slice_ = V5E.ici(8)
+    assert (slice_.chips, slice_.links_of_a_chip) == (8, 3)
+    assert slice_.path(0, 7) == (0, 1, 3, 5, 7)
+    assert len(slice_.links()) == 20
+    assert V5E.slice_of(1) == V5E.slice_of(4)
+    with refused(Status.USAGE, "a mesh of 6 devices; a slice of v5e has 4 or 8"):
+        V5E.slice_of(6)
+    with refused(Status.SCHEDULE_UNKNOWN, "slices of v5p are not modelled; those of v5e, v6e, tpu7x are"):
+        CHIPS["v5p"].ici(4)
 
 
 def test_one_hop() -> None:
