@@ -1,0 +1,1 @@
+"""Programs on slices of chips: right ones on every topology, and wrong ones."""

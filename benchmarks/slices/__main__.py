@@ -1,0 +1,83 @@
+"""Programs on slices of chips: judged on every topology, and in ways that are wrong.
+
+    python -m benchmarks.slices [--on NAME …] [--only TEXT …] [--wrong] [--json FILE]
+
+Each program of ``benchmarks/slices/programs.py`` is frozen and judged on each topology: a line says whether it was
+executed and modelled, and how long the verdict took. ``--wrong`` judges the wrong ones instead, on one topology: a line
+says which status each has and what is said. The last table has the largest process of all.
+"""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lib.command import command, say
+from benchmarks.lib.table import show_all
+from benchmarks.slices.programs import PROGRAMS
+from prepare import judge
+from ratchet.exam.judge.request import Request
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import CHIPS
+from ratchet.values import Conditions, Verdict
+from ratchet.values.status import Status
+
+TOPOLOGIES = {one.topology: (name, one.chips) for name in ("v5e", "v6e", "tpu7x") for one in CHIPS[name].slices}
+WRONG_ON = "v5e:2x4"
+
+
+def verdict(source: str, chip: str, workers: Workers) -> Verdict:
+    """What the judge says of a kernel file whose problem is its own."""
+    conditions = Conditions(evaluator=f"{chip}-model", chip=chip, compiler="", seal="", problem="")
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as name:
+        root = Path(name)
+        kernel = root / "kernel.py"
+        kernel.write_text(source)
+        request = Request(kernel=kernel, root=root, kernel_rel=kernel.name, conditions=conditions, chip=CHIPS[chip])
+        return judge(request, workers=workers)
+
+
+def rows(on: list[str], only: list[str], *, wrong: bool) -> Iterator[dict[str, Any]]:
+    """A row for each program on each topology, or for each wrong one."""
+    for topology in on:
+        chip, count = TOPOLOGIES[topology]
+        with Workers(CHIPS[chip], keep=True) as workers:
+            for program in PROGRAMS:
+                if not any(text in program.name for text in only):
+                    continue
+                for what in program.wrong if wrong else ("",):
+                    begun = time.monotonic()
+                    said = verdict(program.source(count, what), chip, workers)
+                    passed = said.status is Status.PASS
+                    yield {
+                        "program": program.name,
+                        **({"wrong": what} if wrong else {}),
+                        "topology": topology,
+                        "status": said.status.name,
+                        "ms": said.score.latency_ms if said.score else None,
+                        "seconds": round(time.monotonic() - begun, 1),
+                        "why": "" if passed else said.reason[:200],
+                    }
+                    say(f"{topology}: {program.name} {what}: {said.status.name}")
+
+
+def main() -> None:
+    parser = command(__doc__)
+    parser.add_argument("--on", nargs="+", choices=[*TOPOLOGIES], metavar="NAME", help="topologies; default: all")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="programs whose name has one of these")
+    parser.add_argument("--wrong", action="store_true", help=f"the wrong ones, on {WRONG_ON} unless --on says another")
+    options = parser.parse_args()
+    on = options.on or ([WRONG_ON] if options.wrong else [*TOPOLOGIES])
+    listed = list(rows(on, options.only, wrong=options.wrong))
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 << 20)
+    passed = sum(one["status"] == Status.PASS.name for one in listed)
+    summary = [{"judged": len(listed), "passed": passed, "largest process, GiB": largest}]
+    show_all({"on slices": listed, "in all": summary}, json_file=options.json)
+
+
+if __name__ == "__main__":
+    main()

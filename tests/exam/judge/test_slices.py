@@ -1,0 +1,61 @@
+"""Programs on slices, from the kernel file to the verdict: right ones on each topology, wrong ones refused."""
+
+import pytest
+
+from benchmarks.slices.__main__ import TOPOLOGIES, verdict
+from benchmarks.slices.programs import PROGRAMS
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import CHIPS
+from ratchet.values.status import Status
+
+NAMED = {one.name: one for one in PROGRAMS}
+
+
+@pytest.fixture
+def judged():
+    """Of a program by its name, on a topology, in a wrong way or right."""
+
+    def of(name, topology, wrong=""):
+        chip, count = TOPOLOGIES[topology]
+        with Workers(CHIPS[chip]) as workers:
+            return verdict(NAMED[name].source(count, wrong), chip, workers)
+
+    return of
+
+
+@pytest.mark.parametrize("topology", ["v6e:2x2", "tpu7x:2x2x1", pytest.param("v5e:2x4", marks=pytest.mark.slow)])
+def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, topology):
+    said = judged("pairs exchange", topology)
+    assert said.status is Status.PASS, said.reason
+    assert len(said.timeline.chips) == TOPOLOGIES[topology][1]
+    assert sum(link.bytes for link in said.timeline.links) >= 64 * 256 * 4 * TOPOLOGIES[topology][1]
+    assert said.score.band.low_ms < said.score.latency_ms < said.score.band.high_ms
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "status", "why"),
+    [
+        ("a shift by one", "no barrier before the first copy, nor the compiler's", Status.MEMORY_HAZARD, "chips_race"),
+        ("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
+        ("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
+    ],
+)
+def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name, wrong, status, why):
+    said = judged(name, "v5e:2x4", wrong)
+    assert said.status is status, said.reason
+    assert why in said.reason
+
+
+def test_what_nobody_timed_between_chips_has_no_latency(judged):
+    said = judged("a kernel, then XLA's sum", "tpu7x:2x2x1")
+    assert said.status is Status.NOT_MODELLED
+    assert "SparseCores" in said.reason
+    assert said.score is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PROGRAMS, ids=[one.name for one in PROGRAMS])
+def test_every_wrong_program_is_one_edit_away_from_a_right_one(program):
+    right = program.source(8)
+    for wrong in program.wrong:
+        assert program.source(8, wrong) != right
