@@ -16,15 +16,17 @@ import pytest
 from jax import export
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec as P
 
 import ratchet
 from ratchet.process import environments
 from ratchet.tpu import library
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.values import SourceLine
+from ratchet.values import Limit, OpKind, SourceLine
 from tests.imports import HERE
 from tests.kernels import LAYERNORM
+from tests.refusals import refused
 
 X = jnp.ones((256, 128))
 UNALIGNED = pl.BlockSpec((128, 100), lambda i: (i, 0))
@@ -104,6 +106,37 @@ def test_another_jax_compiles_what_this_one_exports(program, monkeypatch):
     assert ratchet.model(made).latency_ms == ratchet.model(program).latency_ms == explanation.timeline.latency_ms
     assert ratchet.compile(kernel(doubled), X, jax=jax.__version__).compiler == program.compiler
     assert len(asked) == 2, "it is this one"
+
+
+WEIGHTS = (jnp.ones((256, 512), jnp.bfloat16), jnp.ones((512, 256), jnp.bfloat16))
+SPECS = (P(), P(None, "chip"), P("chip"))
+
+
+def layer(x, up, down):
+    def local(x, up, down):
+        hidden = kernel(doubled)(x[:, :128].astype(jnp.float32)).sum(0)[0] + jax.nn.gelu(x @ up)
+        return jax.lax.psum(hidden.astype(x.dtype) @ down, "chip")
+
+    return jax.shard_map(local, in_specs=SPECS, out_specs=P(), check_vma=False)(x, up, down)
+
+
+def test_a_step_over_a_slice_is_explained():
+    x = jnp.ones((256, 256), jnp.bfloat16)
+    explanation = ratchet.explain(layer, x, *WEIGHTS, mesh={"chip": 8}, specs=SPECS)
+    assert explanation.status is ratchet.Status.PASS, explanation.reason
+    assert len(explanation.timeline.chips) == 8
+    kinds = {op.kind: op.limit for op in explanation.ops}
+    assert kinds[OpKind.COLLECTIVE] is Limit.LINKS
+    assert {OpKind.KERNEL, OpKind.XLA, OpKind.LAUNCH} <= set(kinds)
+    compiled = ratchet.compile(layer, x, *WEIGHTS, mesh={"chip": 8}, specs=SPECS)
+    assert ratchet.model(compiled).latency_ms == explanation.timeline.latency_ms
+    exported = ratchet.export(layer, x, *WEIGHTS, mesh={"chip": 4}, specs=SPECS)
+    with refused(ratchet.Status.USAGE, "for 4 devices of tpu, wanted one for platform tpu and a mesh of 1"):
+        ratchet.compile(exported)
+    with refused(ratchet.Status.USAGE, "give mesh"):
+        ratchet.explain(layer, x, *WEIGHTS, specs=SPECS)
+    with refused(ratchet.Status.CONTRACT, "a mesh of 3 devices; a slice of v5e has 4 or 8"):
+        ratchet.compile(lambda x: 2 * x, x, mesh={"chip": 3}, specs=(P(),))
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from ratchet.values import (
     Artefact,
     Explanation,
     Limit,
-    Mesh,
     OpCost,
     OpKind,
     OpShare,
@@ -44,6 +43,8 @@ Steered = Callable[[Program], Mapping[int | str, Any]]
 """Values that loops and branches of a program depend on: inputs by position, operands by ``"launch:place"``."""
 MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "transpose"})
 """Opcodes that move bytes and compute nothing."""
+COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-", "reduce-scatter")
+"""How the opcodes of XLA's collectives begin."""
 LANES, SUBLANE_BITS = 128, 256
 """A tile of VMEM is as many lanes wide, and as many bits of one lane deep: 8 rows of 32 bits, 16 of 16."""
 _WRAPPERS = ("jit(call)", "call_exported", "jit(program)", "call")
@@ -63,7 +64,7 @@ def explain_artefact(
     """Compile ``artefact`` for ``chip`` in ``child`` and say what it costs and why.
 
     Args:
-        artefact: an exported program for one chip.
+        artefact: an exported program, for one chip or all of a slice.
         chip: what ``child`` compiles for.
         folder: empty; keeps the compiler's output.
         child: a compiler process.
@@ -99,7 +100,7 @@ def explain_artefact(
         reason = f"{sparse}: what the SparseCores' kernels need of their memories is not known" if sparse else ""
         return Explanation(status=Status.NOT_MODELLED if sparse else Status.PASS, reason=reason, **known)
     try:
-        timeline = latency.step(program, chip, Mesh(), steering(program) if steering is not None else {})[0]
+        timeline = latency.step(program, chip, artefact.mesh, steering(program) if steering is not None else {})[0]
     except Refusal as refusal:
         ended = isinstance(refusal, Ended)
         return Explanation(status=refusal.status, reason=refusal.message, ended=ended, **known)
@@ -183,6 +184,8 @@ class _Ops:
             return OpKind.LAUNCH
         if cost.name in self.hlo.launches:
             return OpKind.KERNEL
+        if cost.opcode.startswith(COLLECTIVES):
+            return OpKind.COLLECTIVE
         op = self.hlo.ops.get(cost.name)
         return OpKind.COPY if op is not None and (op.opcode in MOVES or self._moves(op.called)) else OpKind.XLA
 
@@ -274,6 +277,8 @@ def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
         return Limit.LAUNCH
     if kind is OpKind.COPY:
         return Limit.COPIES
+    if kind is OpKind.COLLECTIVE:
+        return Limit.LINKS
     bound = {unit: share for unit, share in busy.items() if unit != "HBM" or share > 0.5}
     unit = max(bound, key=lambda unit: bound[unit], default=STALLS)
     if unit in ("HBM", WAITS):

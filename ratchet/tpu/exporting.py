@@ -91,6 +91,14 @@ def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding
         yield ambient
 
 
+def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
+    """``avals`` as they lie on the chips; unchanged for a single one."""
+    if mesh.chips == 1:
+        return avals
+    shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
+    return [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
+
+
 @contextlib.contextmanager
 def for_gpu() -> Iterator[None]:
     """While the block runs, a GPU is JAX's ambient device: from JAX 0.11 on Pallas asks for its compute capability."""

@@ -28,13 +28,17 @@ from ratchet.values import ArraySpec, Artefact, Explanation, Mesh, Program, Refu
 Function = Callable[..., Any]
 
 
-def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
-    """``function`` traced and lowered for one TPU, in this process. JAX's settings stay as they are.
+def export(
+    function: Function, *arrays: Any, chip: str = V5E.name, mesh: Mapping[str, int] | None = None, specs: Any = ()
+) -> bytes:
+    """``function`` traced and lowered for one TPU or a slice, in this process. JAX's settings stay as they are.
 
     Args:
         function: anything that ``jax.jit`` takes.
         arrays: its positional arguments: arrays, ``jax.ShapeDtypeStruct``s, or pytrees of them.
         chip: the chip that kernels see when they ask, one in ``ratchet.tpu.chips.CHIPS``.
+        mesh: names and sizes of the axes of a slice, as many devices as one has; it is the ambient one.
+        specs: for each leaf of ``arrays`` a ``jax.sharding.PartitionSpec``, where there is a mesh.
 
     Returns:
         A serialised ``jax.export`` program for platform ``tpu``, whose inputs and outputs are the leaves in order.
@@ -47,11 +51,12 @@ def export(function: Function, *arrays: Any, chip: str = V5E.name) -> bytes:
 
     from ratchet.tpu import exporting
 
-    known = _chip(chip)
+    known, layout = _chip(chip), _mesh(mesh, specs)
     try:
         leaves, tree = jax.tree.flatten(jax.eval_shape(lambda *given: given, *arrays))
-        with exporting.for_tpu(chip=known):
-            program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), leaves)
+        with exporting.for_tpu(layout, known) as ambient:
+            placed = exporting.placed(leaves, layout, ambient)
+            program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), placed)
         return bytes(program.serialize())
     except Exception as error:
         raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
@@ -63,8 +68,10 @@ def compile(
     chip: str = V5E.name,
     folder: str | Path | None = None,
     jax: str = "",
+    mesh: Mapping[str, int] | None = None,
+    specs: Any = (),
 ) -> Program:
-    """Compile for one chip with Google's TPU compiler, in a child process that takes a few seconds to start.
+    """Compile for one chip or a slice with Google's TPU compiler, in a child process that takes a few seconds to start.
 
     Args:
         program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
@@ -74,6 +81,7 @@ def compile(
             returned value.
         jax: compile with another version, such as ``"0.12.0.1"``, of ``ratchet setup --jax``. This Python's JAX
             exports in any case.
+        mesh: and ``specs``: see :func:`export`; of an exported program, those that it was exported with.
 
     Returns:
         The program's memory and copies; ``dump_dir`` is the folder.
@@ -84,7 +92,7 @@ def compile(
             ``VMEM_OVERFLOW`` and what else :func:`ratchet.tpu.compiler.compile.compile_artefact` refuses.
     """
     known = _chip(chip)
-    artefact = artefact_of(_exported(program, arrays, chip))
+    artefact = _artefact(program, arrays, chip, mesh, specs)
     if folder is not None:
         where = Path(folder).resolve()
         if where.exists() and (not where.is_dir() or any(where.iterdir())):
@@ -104,7 +112,7 @@ def model(program: Program, *, scalars: Mapping[int | str, Any] | None = None) -
     """Run the schedule machine over a compiled program.
 
     Args:
-        program: of :func:`compile`, for one chip; its folder still exists.
+        program: of :func:`compile`; its folder still exists.
         scalars: values that loops and branches depend on: arrays of an input's shape and dtype, by its position; or
             what :func:`steering` returned.
 
@@ -117,7 +125,8 @@ def model(program: Program, *, scalars: Mapping[int | str, Any] | None = None) -
     """
     _check_kept(program)
     given: dict[int | str, Any] = {key: np.asarray(values) for key, values in (scalars or {}).items()}
-    return latency.step(program, _chip(program.chip), Mesh(), given)[0]
+    chips = len(program.chip_ids)
+    return latency.step(program, _chip(program.chip), Mesh(axes=(("chip", chips),)) if chips > 1 else Mesh(), given)[0]
 
 
 def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str, Any]:
@@ -184,8 +193,10 @@ def explain(
     scalars: Mapping[int | str, Any] | None = None,
     modelled: bool = True,
     jax: str = "",
+    mesh: Mapping[str, int] | None = None,
+    specs: Any = (),
 ) -> Explanation:
-    """Say what a program costs on one chip and why: any function, with or without Pallas kernels in it.
+    """Say what a program costs on one chip or a slice and why: any function, with or without Pallas kernels in it.
 
     Args:
         program: a function, exported with ``arrays`` first, or what :func:`export` returned, without ``arrays``.
@@ -194,6 +205,7 @@ def explain(
         scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
         modelled: run the schedule machine; without, VMEM and copies only.
         jax: see :func:`compile`.
+        mesh: and ``specs``: see :func:`export`. Nothing steers a program on several chips but what it computes itself.
 
     Returns:
         Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
@@ -204,10 +216,12 @@ def explain(
         Refusal: as :func:`compile`, except ``VMEM_OVERFLOW``.
     """
     known = _chip(chip)
-    artefact = artefact_of(_exported(program, arrays, chip))
+    artefact = _artefact(program, arrays, chip, mesh, specs)
 
     def steered(compiled: Program) -> Mapping[int | str, Any]:
-        return steering(compiled, artefact.program, *arrays) if scalars is None else scalars
+        if mesh or scalars is not None:
+            return scalars or {}
+        return steering(compiled, artefact.program, *arrays)
 
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as work,
@@ -259,15 +273,30 @@ def _check_kept(program: Program) -> None:
         raise Refusal(Status.NOT_FOUND, f"{program.dump_dir} was removed: keep the Program, or compile it to a folder")
 
 
-def _exported(program: Function | bytes, arrays: tuple[Any, ...], chip: str) -> bytes:
+def _artefact(
+    program: Function | bytes, arrays: tuple[Any, ...], chip: str, mesh: Mapping[str, int] | None, specs: Any
+) -> Artefact:
+    """What the compiler room takes, of a function that is exported first, or of what ``export`` returned."""
     if not isinstance(program, bytes):
-        return export(program, *arrays, chip=chip)
-    if arrays:
+        program = export(program, *arrays, chip=chip, mesh=mesh, specs=specs)
+    elif arrays:
         raise Refusal(Status.USAGE, "an exported program has its shapes: give no arrays")
-    return program
+    return artefact_of(program, _mesh(mesh, specs))
 
 
-def artefact_of(program: bytes) -> Artefact:
+def _mesh(axes: Mapping[str, int] | None, specs: Any) -> Mesh:
+    """A mesh, with how each leaf lies on it. Raises Refusal USAGE for specs without a mesh."""
+    from jax.sharding import PartitionSpec
+    from jax.tree import leaves
+
+    listed = leaves(specs, is_leaf=lambda one: isinstance(one, PartitionSpec))
+    if listed and not axes:
+        raise Refusal(Status.USAGE, "specs say how arrays lie on a mesh: give mesh, such as {'chip': 8}")
+    splits = (tuple(() if one is None else (one,) if isinstance(one, str) else tuple(one) for one in s) for s in listed)
+    return Mesh(axes=tuple((axes or {}).items()), inputs=tuple(splits))
+
+
+def artefact_of(program: bytes, mesh: Mesh = Mesh()) -> Artefact:  # noqa: B008 - a frozen value
     """What the compiler room takes, of a program that no kernel file describes."""
     from ratchet.tpu import exporting
 
@@ -275,9 +304,11 @@ def artefact_of(program: bytes) -> Artefact:
         exported = exporting.read(program)
     except Exception as error:  # flatbuffers raises nearly anything on corrupt bytes
         raise Refusal(Status.USAGE, f"the program cannot be read: {type(error).__name__}: {error}") from None
-    if exported.nr_devices != 1 or tuple(exported.platforms) != ("tpu",):
+    if exported.nr_devices != mesh.chips or tuple(exported.platforms) != ("tpu",):
         what = f"{exported.nr_devices} devices of {', '.join(exported.platforms)}"
-        raise Refusal(Status.USAGE, f"the program is for {what}, wanted one for platform tpu on one device")
+        raise Refusal(
+            Status.USAGE, f"the program is for {what}, wanted one for platform tpu and a mesh of {mesh.chips}"
+        )
     inputs, outputs = (
         tuple(ArraySpec(shape=tuple(one.shape), dtype=one.dtype.name) for one in avals)
         for avals in (exported.in_avals, exported.out_avals)
@@ -289,6 +320,7 @@ def artefact_of(program: bytes) -> Artefact:
         tiling_meta={},
         inputs=inputs,
         outputs=outputs,
+        mesh=mesh,
         program=program,
         reference_sha256="",
         inputs_sha256="",

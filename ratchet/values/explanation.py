@@ -26,6 +26,8 @@ class Limit(Enum):
     """Empty bundles: results are not there yet."""
     COPIES = "copies by XLA"
     """Moving bytes without computing: transposes, relayouts and copies around the operations."""
+    LINKS = "links"
+    """A collective of XLA's: sending, and waiting for the other chips."""
     LAUNCH = "launch"
     """The program around all operations, and what the runtime adds to it."""
 
@@ -39,6 +41,8 @@ class OpKind(Enum):
     """What XLA compiled: a fusion, a product, a reduction."""
     COPY = "copy"
     """An operation that moves bytes and computes nothing."""
+    COLLECTIVE = "collective"
+    """What XLA sends between chips."""
     LAUNCH = "launch"
 
 

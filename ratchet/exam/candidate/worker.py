@@ -32,7 +32,7 @@ from ratchet.exam.problem.jaxprs import FlatJaxpr
 from ratchet.exam.problem.problem import specs
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, V5E, Chip
-from ratchet.tpu.exporting import digest, exported, for_gpu, for_tpu, traced, without_locations
+from ratchet.tpu.exporting import digest, exported, for_gpu, for_tpu, placed, traced, without_locations
 from ratchet.values import Mesh
 from ratchet.values.status import Refusal, Status
 
@@ -206,14 +206,6 @@ def traced_kernel(
         avals = placed(avals, mesh, ambient)
         # A fresh lambda, so that JAX's trace cache cannot hide a second trace that differs.
         return traced(lambda *args: _arrays(kernel_fn(*args), "kernel_fn"), avals)
-
-
-def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:
-    """``avals`` as they lie on the chips; unchanged for a single one."""
-    if mesh.chips == 1:
-        return avals
-    shardings = [jax.sharding.NamedSharding(ambient, jax.sharding.PartitionSpec(*split)) for split in mesh.inputs]
-    return [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(avals, shardings, strict=True)]
 
 
 def handle(request: Path) -> str:
