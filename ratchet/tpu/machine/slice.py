@@ -33,8 +33,6 @@ _CHIP = (1 << 14) - 1
 _FLAG_OF_COPY = (1 << 13) - 1
 _FLAG_OF_SIGNAL = (1 << 14) - 1
 _CORE_0 = 2
-_TO_THIS_CORE = _CORE_0 << 26
-"""Overrides of a copy that names its own core and no chip: XLA's reductions fetch their operands so."""
 
 _DEVICE_TABLE = 1024
 """HBM address of the runtime's table of chips by place in the mesh: below all buffers."""
@@ -166,7 +164,8 @@ class ChipOfSlice(Machine):
     def _sends(self, copy: GeneralDma) -> bool:
         if not copy.overrides:
             return False
-        if copy.overrides == _TO_THIS_CORE and not copy.flag >> 13:
+        own = _CORE_0 + self.number % self._devices << 26
+        if copy.overrides == own and not copy.flag >> 13:  # names no chip: XLA's reductions fetch their operands so
             self._copy_here(copy, copy.flag)
             return True
         core, above = (copy.flag >> 13) - _CORE_0, copy.overrides >> 14

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,21 +110,30 @@ def position(starts: Sequence[Index], shape: Sequence[int]) -> Index:
 
 
 def take(array: Array, starts: Sequence[Index], sizes: Sequence[int]) -> Array:
-    """``array[starts : starts + sizes]``; the whole array and constant slices without a dynamic slice."""
-    sizes = tuple(sizes)
+    """``array[starts : starts + sizes]``; the whole array and constant slices without a dynamic slice.
+
+    Zeros where that is larger than the array: whoever asks for so much has a finding, too.
+    """
+    sizes, inside = tuple(sizes), tuple(map(min, sizes, array.shape))
+    if sizes == tuple(array.shape) and all(known(s) for s in starts):
+        return array
     if all(known(s) for s in starts):
-        low = tuple(max(0, min(int(s), dim - n)) for s, n, dim in zip(starts, sizes, array.shape, strict=True))
-        if sizes == tuple(array.shape):
-            return array
-        return lax.slice(array, low, tuple(a + n for a, n in zip(low, sizes, strict=True)))
-    return lax.dynamic_slice(array, tuple(map(int32, starts)), sizes, allow_negative_indices=False)
+        low = tuple(max(0, min(int(s), dim - n)) for s, n, dim in zip(starts, inside, array.shape, strict=True))
+        part = lax.slice(array, low, tuple(map(operator.add, low, inside)))
+    else:
+        part = lax.dynamic_slice(array, tuple(map(int32, starts)), inside, allow_negative_indices=False)
+    if inside == sizes:
+        return part
+    return lax.pad(part, np.zeros((), part.dtype), [(0, n - there, 0) for n, there in zip(sizes, inside, strict=True)])
 
 
 def put(array: Array, starts: Sequence[Index], value: Array) -> Array:
-    """The array with ``value`` written at ``starts``."""
+    """The array with ``value`` written at ``starts``; what of it is larger than the array is left out: see ``take``."""
     if tuple(value.shape) == tuple(array.shape):
         return value
-    return lax.dynamic_update_slice(array, value, tuple(map(int32, starts)), allow_negative_indices=False)
+    inside = tuple(map(min, value.shape, array.shape))
+    part = value if inside == tuple(value.shape) else lax.slice(value, (0,) * len(inside), inside)
+    return lax.dynamic_update_slice(array, part, tuple(map(int32, starts)), allow_negative_indices=False)
 
 
 # --- bits ---

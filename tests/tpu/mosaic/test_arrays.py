@@ -135,3 +135,12 @@ def test_no_execution_converts_a_whole_input(dtype: Any) -> None:
     code = program.with_options(**program.first).compiled.as_text()
     made = [line for line in code.splitlines() if "bitcast-convert(" in line]
     assert not [line for line in made if whole in line.split("=")[1]]
+
+
+@pytest.mark.parametrize("start", [0, np.int32(0)], ids=["known", "computed"])
+def test_a_slice_larger_than_its_array_is_as_large_as_asked_for(start: int) -> None:
+    array = jnp.arange(6, dtype=jnp.int32).reshape(2, 3)
+    place = (start, jnp.asarray(0) if isinstance(start, np.int32) else 0)
+    assert np.array_equal(take(array, place, (2, 5)), np.pad(array, [(0, 0), (0, 2)]))
+    value = jnp.full((1, 5), 9, jnp.int32)
+    assert np.array_equal(put(array, place, value), [[9, 9, 9], [3, 4, 5]])
