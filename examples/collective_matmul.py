@@ -6,8 +6,8 @@ columns: each chip multiplies all rows of x by its own columns of w.
 Rows of x go around the ring in both directions. While a chip multiplies the rows that come from either side, it sends
 them on, into one of three slots for each direction. A chip tells the sender when a slot is free again. Of the rows of
 the opposite chip half come either way. The MXUs bound it, with 43.6 us; each link takes 36.7 us. Neighbours have a link
-of their own, which neighbours in the order of the mesh do not always have. Mutation to try next: products that are
-written to HBM while the next are computed.
+of their own, which neighbours in the order of the mesh do not always have. x and w come to VMEM while the first rows
+travel. Mutation to try next: smaller first messages, as only one product is computed before they arrive.
 """
 
 import jax
@@ -33,15 +33,23 @@ def _on_ring(me, steps):
     return sum(jnp.where(me == chip, RING[(place + steps) % CHIPS], 0) for place, chip in enumerate(RING))
 
 
-def _multiply(x_ref, w_ref, o_hbm, slots, product, sent, arrived, written, free):
+def _meet(neighbours):
+    """Wait until the neighbours have started the kernel, too."""
+    barrier = pltpu.get_barrier_semaphore()
+    for neighbour in neighbours:
+        pl.semaphore_signal(barrier, 1, device_id=(neighbour,), device_id_type=pl.DeviceIdType.MESH)
+    pl.semaphore_wait(barrier, len(neighbours))
+
+
+def _multiply(x_hbm, w_hbm, o_hbm, x_ref, w_ref, slots, product, fetched, sent, arrived, written, free):
     """All rows by one chip's columns: its own rows first, then those of the chips on both sides, the nearest first."""
     me = jax.lax.axis_index("chip")
     neighbours = _on_ring(me, 1), _on_ring(me, -1)
     ways = range(2)  # to the right, to the left
 
     def held(way, step):
-        """The rows that this chip multiplies in ``step`` and passes on in this direction."""
-        return slots.at[way, (step - 1) % DEPTH] if step else x_ref
+        """The rows that this chip passes on in ``step`` in this direction; it multiplies them then, too."""
+        return slots.at[way, (step - 1) % DEPTH] if step else x_hbm
 
     def send(way, step):
         """The copy that passes the rows of ``step`` on, to be multiplied by the neighbour in the next."""
@@ -64,10 +72,13 @@ def _multiply(x_ref, w_ref, o_hbm, slots, product, sent, arrived, written, free)
         write.start()
         write.wait()
 
-    barrier = pltpu.get_barrier_semaphore()
-    for neighbour in neighbours:
-        pl.semaphore_signal(barrier, 1, device_id=(neighbour,), device_id_type=pl.DeviceIdType.MESH)
-    pl.semaphore_wait(barrier, 2)
+    own = [
+        pltpu.make_async_copy(source, target, fetched.at[which])
+        for which, (source, target) in enumerate(((x_hbm, x_ref), (w_hbm, w_ref)))
+    ]
+    for copy in own:
+        copy.start()
+    _meet(neighbours)
     for step in range(HALFWAY + 1):
         if DEPTH <= step < HALFWAY:
             for way in ways:
@@ -76,6 +87,8 @@ def _multiply(x_ref, w_ref, o_hbm, slots, product, sent, arrived, written, free)
         for copy in copies:
             copy.start()
         if step == 0:
+            for copy in own:
+                copy.wait()
             multiply(x_ref, me, 0)
         elif step < HALFWAY:
             multiply(held(0, step), _on_ring(me, -step), 0)
@@ -93,15 +106,18 @@ def _multiply(x_ref, w_ref, o_hbm, slots, product, sent, arrived, written, free)
 
 def _shard(x, w):
     """One chip: x bfloat16[ROWS, K], w bfloat16[K, COLUMNS] -> bfloat16[M, COLUMNS]."""
-    in_vmem = pl.BlockSpec(memory_space=pltpu.VMEM)
+    in_hbm = pl.BlockSpec(memory_space=pltpu.HBM)
     return pl.pallas_call(
         _multiply,
         out_shape=jax.ShapeDtypeStruct((M, COLUMNS), x.dtype),
-        in_specs=[in_vmem, in_vmem],
+        in_specs=[in_hbm, in_hbm],
         out_specs=pl.BlockSpec(memory_space=pl.ANY),
         scratch_shapes=[
+            pltpu.VMEM((ROWS, K), x.dtype),
+            pltpu.VMEM((K, COLUMNS), w.dtype),
             pltpu.VMEM((2, DEPTH, ROWS, K), x.dtype),
             pltpu.VMEM((ROWS, COLUMNS), x.dtype),
+            pltpu.SemaphoreType.DMA((2,)),
             pltpu.SemaphoreType.DMA((2,)),
             pltpu.SemaphoreType.DMA((2, DEPTH)),
             pltpu.SemaphoreType.DMA,
@@ -147,7 +163,7 @@ def get_tiling_meta():
             {"name": "product", "size_bytes": product_bytes, "double_buffered": False},
         ],
         "inputs": [
-            {"name": "x", "size_bytes": x_bytes, "re_reads": 1},
+            {"name": "x", "size_bytes": x_bytes, "re_reads": 3},
             {"name": "w", "size_bytes": w_bytes, "re_reads": 1},
         ],
         "outputs": [{"name": "o", "size_bytes": CHIPS * product_bytes, "re_reads": 1}],
