@@ -3,11 +3,11 @@
 x has an eighth of its rows on each chip, w an eighth of its columns. The result, bfloat16[2048, 16384], has whole
 columns: each chip multiplies all rows of x by its own columns of w.
 
-Rows of x go around the ring in both directions. While a chip multiplies the rows that come from either side, it sends
-them on, into one of three slots for each direction. A chip tells the sender when a slot is free again. Of the rows of
-the opposite chip half come either way. The MXUs bound it, with 43.6 us; each link takes 36.7 us. Neighbours have a link
-of their own, which neighbours in the order of the mesh do not always have. x and w come to VMEM while the first rows
-travel. Mutation to try next: smaller first messages, as only one product is computed before they arrive.
+Rows of x go around the ring in both directions, in halves. As soon as one is there, a chip sends it on and multiplies
+it. Of the rows of the opposite chip one half comes either way, so that four steps bring all rows; each step has a slot
+of its own, and none is written twice. x and w come to VMEM while the first rows travel. The MXUs bound it, with 43.6 us;
+each link takes 36.7 us. Neighbours have a link of their own, which neighbours in the order of the mesh do not always
+have. Mutation to try next: w in pieces, so that the first product does not wait for all of it.
 """
 
 import jax
@@ -24,7 +24,7 @@ PROBLEM_DESCRIPTION = (
 CHIPS, M, K, N = 8, 2048, 1024, 16384
 ROWS, COLUMNS = M // CHIPS, N // CHIPS
 HALFWAY, HALF = CHIPS // 2, ROWS // 2
-DEPTH = 3
+VMEM_LIMIT_BYTES = 32 << 20  # the default of 16 MiB would not hold the result, too
 RING = (0, 1, 3, 6, 4, 5, 7, 2)  # each has a link to the next, where jax.make_mesh puts them on a slice of 2x4
 
 
@@ -41,67 +41,54 @@ def _meet(neighbours):
     pl.semaphore_wait(barrier, len(neighbours))
 
 
-def _multiply(x_hbm, w_hbm, o_hbm, x_ref, w_ref, slots, product, fetched, sent, arrived, written, free):
+def _multiply(x_hbm, w_hbm, o_ref, x_ref, w_ref, slots, fetched, sent, arrived):
     """All rows by one chip's columns: its own rows first, then those of the chips on both sides, the nearest first."""
     me = jax.lax.axis_index("chip")
     neighbours = _on_ring(me, 1), _on_ring(me, -1)
-    ways = range(2)  # to the right, to the left
 
-    def held(way, step):
-        """The rows that this chip passes on in ``step`` in this direction; it multiplies them then, too."""
-        return slots.at[way, (step - 1) % DEPTH] if step else x_hbm
+    def carried(step):
+        """What is sent in ``step``: (half, direction), 0 to the right and 1 to the left, in this order."""
+        return [(half, way) for half in range(2) for way in range(2) if step < HALFWAY - 1 or half == way]
 
-    def send(way, step):
-        """The copy that passes the rows of ``step`` on, to be multiplied by the neighbour in the next."""
-        rows = pl.ds(0, ROWS) if step < HALFWAY - 1 else pl.ds(way * HALF, HALF)
+    def held(way, step, half):
+        """Rows that arrived from this direction in the step before; at first its own."""
+        return (slots.at[way, step - 1] if step else x_hbm).at[pl.ds(half * HALF, HALF)]
+
+    def send(way, step, half):
+        """The copy that passes rows on, to be multiplied by the neighbour in the next step."""
         return pltpu.make_async_remote_copy(
-            held(way, step).at[rows],
-            slots.at[way, step % DEPTH, rows],
-            sent.at[way],
-            arrived.at[way, step % DEPTH],
+            held(way, step, half),
+            held(way, step + 1, half),
+            sent.at[way, step, half],
+            arrived.at[way, step, half],
             device_id=(neighbours[way],),
             device_id_type=pl.DeviceIdType.MESH,
         )
 
     def multiply(rows, chip, start):
         """The product of some rows, to where the rows of ``chip`` are in the result, from their row ``start`` on."""
-        count = rows.shape[0]
-        target = product.at[pl.ds(0, count)]
-        target[...] = jnp.dot(rows[...], w_ref[...], preferred_element_type=jnp.float32).astype(product.dtype)
-        write = pltpu.make_async_copy(target, o_hbm.at[pl.ds(chip * ROWS + start, count)], written)
-        write.start()
-        write.wait()
+        target = pl.ds(pl.multiple_of(chip * ROWS + start, HALF), rows.shape[0])
+        o_ref[target, :] = jnp.dot(rows[...], w_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
 
-    own = [
-        pltpu.make_async_copy(source, target, fetched.at[which])
-        for which, (source, target) in enumerate(((x_hbm, x_ref), (w_hbm, w_ref)))
-    ]
-    for copy in own:
-        copy.start()
+    x_copy = pltpu.make_async_copy(x_hbm, x_ref, fetched.at[0])
+    w_copy = pltpu.make_async_copy(w_hbm, w_ref, fetched.at[1])
+    x_copy.start()
+    w_copy.start()
     _meet(neighbours)
-    for step in range(HALFWAY + 1):
-        if DEPTH <= step < HALFWAY:
-            for way in ways:
-                pl.semaphore_wait(free.at[way], 1)
-        copies = [send(way, step) for way in ways] if step < HALFWAY else []
-        for copy in copies:
-            copy.start()
-        if step == 0:
-            for copy in own:
-                copy.wait()
-            multiply(x_ref, me, 0)
-        elif step < HALFWAY:
-            multiply(held(0, step), _on_ring(me, -step), 0)
-            multiply(held(1, step), _on_ring(me, step), 0)
-        else:
-            for way in ways:
-                multiply(held(way, step).at[pl.ds(way * HALF, HALF)], _on_ring(me, step), way * HALF)
-        for copy in copies:
-            copy.wait()
-        if 1 <= step <= HALFWAY - DEPTH:
-            for way in ways:
-                sender = neighbours[1 - way]
-                pl.semaphore_signal(free.at[way], 1, device_id=(sender,), device_id_type=pl.DeviceIdType.MESH)
+    messages = [[(send(way, step, half), way, half) for half, way in carried(step)] for step in range(HALFWAY)]
+    for message, _, _ in messages[0]:
+        message.start()
+    x_copy.wait()
+    w_copy.wait()
+    multiply(x_ref, me, 0)
+    for step in range(1, HALFWAY + 1):
+        for message, way, half in messages[step - 1]:
+            message.wait_recv()
+            if step < HALFWAY and (half, way) in carried(step):
+                send(way, step, half).start()
+            multiply(held(way, step, half), _on_ring(me, step if way else -step), half * HALF)
+    for message, _, _ in sum(messages, []):
+        message.wait_send()
 
 
 def _shard(x, w):
@@ -111,19 +98,16 @@ def _shard(x, w):
         _multiply,
         out_shape=jax.ShapeDtypeStruct((M, COLUMNS), x.dtype),
         in_specs=[in_hbm, in_hbm],
-        out_specs=pl.BlockSpec(memory_space=pl.ANY),
+        out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
         scratch_shapes=[
             pltpu.VMEM((ROWS, K), x.dtype),
             pltpu.VMEM((K, COLUMNS), w.dtype),
-            pltpu.VMEM((2, DEPTH, ROWS, K), x.dtype),
-            pltpu.VMEM((ROWS, COLUMNS), x.dtype),
+            pltpu.VMEM((2, HALFWAY, ROWS, K), x.dtype),
             pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.DMA((2,)),
-            pltpu.SemaphoreType.DMA((2, DEPTH)),
-            pltpu.SemaphoreType.DMA,
-            pltpu.SemaphoreType.REGULAR((2,)),
+            pltpu.SemaphoreType.DMA((2, HALFWAY, 2)),
+            pltpu.SemaphoreType.DMA((2, HALFWAY, 2)),
         ],
-        compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True),
+        compiler_params=pltpu.CompilerParams(collective_id=0, has_side_effects=True, vmem_limit_bytes=VMEM_LIMIT_BYTES),
     )(x, w)
 
 
@@ -156,11 +140,11 @@ def get_tiling_meta():
         "mesh": {"chip": CHIPS},
         "input_shardings": [["chip"], [None, "chip"]],
         "grid": [1],
+        # XLA keeps the result in VMEM for the kernel, as none of its buffers.
         "buffers": [
             {"name": "x", "size_bytes": x_bytes, "double_buffered": False},
             {"name": "w", "size_bytes": w_bytes, "double_buffered": False},
-            {"name": "slots", "size_bytes": 2 * DEPTH * x_bytes, "double_buffered": False},
-            {"name": "product", "size_bytes": product_bytes, "double_buffered": False},
+            {"name": "slots", "size_bytes": 2 * HALFWAY * x_bytes, "double_buffered": False},
         ],
         "inputs": [
             {"name": "x", "size_bytes": x_bytes, "re_reads": 3},
