@@ -8,7 +8,8 @@ it sends both on, into one of three slots for each direction. A chip tells the s
 block of the opposite chip the keys come one way, the values the other. The maximum m, the sum l and the unnormalised
 output acc of each query are kept in VMEM (the online softmax of FlashAttention). The MXUs bound it, with 21.8 us; each
 link takes 18.4 us. Neighbours have a link of their own, which neighbours in the order of the mesh do not always have.
-Mutation to try next: smaller first messages, as little is computed before they arrive.
+Queries and the chip's own keys and values come to VMEM while the chips meet. Mutation to try next: smaller messages,
+as little is computed before the first arrive; blocks that are attended to in halves cost more than that saves.
 """
 
 import jax
@@ -36,20 +37,45 @@ def _neighbour(me, way):
     return sum(jnp.where(me == chip, RING[(place + way) % CHIPS], 0) for place, chip in enumerate(RING))
 
 
+def _meet(neighbours):
+    """Wait until the neighbours have started the kernel, too."""
+    barrier = pltpu.get_barrier_semaphore()
+    for neighbour in neighbours:
+        pl.semaphore_signal(barrier, 1, device_id=(neighbour,), device_id_type=pl.DeviceIdType.MESH)
+    pl.semaphore_wait(barrier, len(neighbours))
+
+
 def _sum_lanewise(p):
     """(rows, n * LANES) -> (rows, LANES): adds whole vector registers; the sum across lanes waits for the end."""
     return sum(p[:, start : start + LANES] for start in range(0, p.shape[1], LANES))
 
 
-def _attend(q_ref, k_ref, v_ref, o_ref, slots, q_scaled_ref, m_ref, l_ref, acc_ref, sent, arrived, free):
+def _attend(
+    q_hbm,
+    k_hbm,
+    v_hbm,
+    o_ref,
+    q_ref,
+    k_ref,
+    v_ref,
+    slots,
+    q_scaled_ref,
+    m_ref,
+    l_ref,
+    acc_ref,
+    fetched,
+    sent,
+    arrived,
+    free,
+):
     """All queries of one chip: its own keys first, then those of the chips on both sides, the nearest first."""
     me = jax.lax.axis_index("chip")
     neighbours = _neighbour(me, 1), _neighbour(me, -1)
     ways = range(2)  # to the right, to the left
 
     def held(way, step):
-        """The keys and values that this chip attends to in ``step`` and passes on in this direction."""
-        return (k_ref, v_ref) if step == 0 else tuple(slots.at[way, (step - 1) % DEPTH, which] for which in range(2))
+        """The keys and values that this chip passes on in ``step`` in this direction; it attends to them then, too."""
+        return (k_hbm, v_hbm) if step == 0 else tuple(slots.at[way, (step - 1) % DEPTH, which] for which in range(2))
 
     def send(way, step):
         """The copies that pass the block of ``step`` on, to be attended to by the neighbour in the next."""
@@ -82,11 +108,24 @@ def _attend(q_ref, k_ref, v_ref, o_ref, slots, q_scaled_ref, m_ref, l_ref, acc_r
             acc_new += rescale * acc_ref[rows, :]
         m_ref[rows, :], l_ref[rows, :], acc_ref[rows, :] = m_new, l_new, acc_new
 
-    q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
-    barrier = pltpu.get_barrier_semaphore()
-    for neighbour in neighbours:
-        pl.semaphore_signal(barrier, 1, device_id=(neighbour,), device_id_type=pl.DeviceIdType.MESH)
-    pl.semaphore_wait(barrier, 2)
+    def attended(step):
+        """The blocks that this chip attends to in ``step``; in the first it waits for what it fetched."""
+        if step == 0:
+            for copy in own:
+                copy.wait()
+            q_scaled_ref[...] = (q_ref[...].astype(jnp.float32) * (LOG2E * HEAD_DIM**-0.5)).astype(q_ref.dtype)
+            return [(k_ref, v_ref)]
+        if step == HALFWAY:
+            return [(held(0, step)[0], held(1, step)[1])]
+        return [held(way, step) for way in ways]
+
+    own = [
+        pltpu.make_async_copy(source, target, fetched.at[which])
+        for which, (source, target) in enumerate(((q_hbm, q_ref), (k_hbm, k_ref), (v_hbm, v_ref)))
+    ]
+    for copy in own:
+        copy.start()
+    _meet(neighbours)
     for step in range(HALFWAY + 1):
         if DEPTH <= step < HALFWAY:
             for way in ways:
@@ -94,11 +133,7 @@ def _attend(q_ref, k_ref, v_ref, o_ref, slots, q_scaled_ref, m_ref, l_ref, acc_r
         copies = [copy for way in ways for copy in send(way, step)] if step < HALFWAY else []
         for copy in copies:
             copy.start()
-        if step == HALFWAY:
-            blocks = [(held(0, step)[0], held(1, step)[1])]
-        else:
-            blocks = [held(way, step) for way in (ways if step else (0,))]
-        for block in blocks:
+        for block in attended(step):
             for start in range(0, QUERIES, BQ):
                 attend(slice(start, start + BQ), *block, first=step == 0)
         for copy in copies:
@@ -112,18 +147,22 @@ def _attend(q_ref, k_ref, v_ref, o_ref, slots, q_scaled_ref, m_ref, l_ref, acc_r
 
 def _shard(q, k, v):
     """One chip: q bfloat16[HEADS, SHARD, HEAD_DIM], k, v bfloat16[SHARD, HEAD_DIM] -> as q."""
-    in_vmem = pl.BlockSpec(memory_space=pltpu.VMEM)
+    in_hbm = pl.BlockSpec(memory_space=pltpu.HBM)
     out = pl.pallas_call(
         _attend,
         out_shape=jax.ShapeDtypeStruct((QUERIES, HEAD_DIM), q.dtype),
-        in_specs=[in_vmem] * 3,
-        out_specs=in_vmem,
+        in_specs=[in_hbm] * 3,
+        out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
         scratch_shapes=[
+            pltpu.VMEM((QUERIES, HEAD_DIM), q.dtype),
+            pltpu.VMEM((SHARD, HEAD_DIM), k.dtype),
+            pltpu.VMEM((SHARD, HEAD_DIM), v.dtype),
             pltpu.VMEM((2, DEPTH, 2, SHARD, HEAD_DIM), k.dtype),
             pltpu.VMEM((QUERIES, HEAD_DIM), q.dtype),
             pltpu.VMEM((QUERIES, LANES), jnp.float32),
             pltpu.VMEM((QUERIES, LANES), jnp.float32),
             pltpu.VMEM((QUERIES, HEAD_DIM), jnp.float32),
+            pltpu.SemaphoreType.DMA((3,)),
             pltpu.SemaphoreType.DMA((2, 2)),
             pltpu.SemaphoreType.DMA((2, DEPTH, 2)),
             pltpu.SemaphoreType.REGULAR((2,)),
@@ -163,7 +202,7 @@ def compute_flops():
 
 def get_tiling_meta():
     """The mesh and where the inputs are; then what the author believes of one chip."""
-    row_bytes, lanes = HEAD_DIM * 2, LANES * 4
+    row_bytes = HEAD_DIM * 2
     return {
         "mesh": {"chip": CHIPS},
         "input_shardings": [[None, "chip"], ["chip"], ["chip"]],
@@ -178,8 +217,8 @@ def get_tiling_meta():
         ],
         "inputs": [
             {"name": "q", "size_bytes": QUERIES * row_bytes, "re_reads": 1},
-            {"name": "k", "size_bytes": SHARD * row_bytes, "re_reads": 1},
-            {"name": "v", "size_bytes": SHARD * row_bytes, "re_reads": 1},
+            {"name": "k", "size_bytes": SHARD * row_bytes, "re_reads": 3},
+            {"name": "v", "size_bytes": SHARD * row_bytes, "re_reads": 3},
         ],
         "outputs": [{"name": "o", "size_bytes": QUERIES * row_bytes, "re_reads": 1}],
         "vreg_estimate_bytes": BQ * SHARD * 4,
