@@ -35,7 +35,13 @@ from ratchet.values.change import Side, Upgrade
 from ratchet.values.status import Refusal, Status
 from tools.documents import ROOT
 
-ON_SEVERAL_CHIPS = ("all_gather.py", "paged_decode.py", "reduce_scatter.py")
+ON_SEVERAL_CHIPS = (
+    "all_gather.py",
+    "collective_matmul.py",
+    "paged_decode.py",
+    "reduce_scatter.py",
+    "ring_attention.py",
+)
 ALLOWED_SHARE, DEADLINE_SECONDS = 0.02, 300.0
 PUBLISHED, EVERY = ("v5e_device_sweeps.csv", "chips/v6e_published_matmul.csv"), 5
 """Files of timings of kernels that are written here, on two chips, and which of their rows are taken: every fifth."""
