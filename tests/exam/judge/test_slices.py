@@ -48,8 +48,8 @@ def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name
 
 def test_what_nobody_timed_between_chips_has_no_latency(judged):
     said = judged("a kernel, then XLA's sum", "tpu7x:2x2x1")
-    assert said.status is Status.NOT_MODELLED
-    assert "SparseCores" in said.reason
+    assert said.status in (Status.NOT_MODELLED, Status.SCHEDULE_UNKNOWN), "newer compilers start them in another way"
+    assert "SparseCore" in said.reason
     assert said.score is None
 
 
