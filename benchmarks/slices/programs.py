@@ -1,7 +1,6 @@
 """Kernel files for so many chips as one asks for, and edits that make each of them wrong.
 
-A program is the body of a kernel over a mesh of one axis, between a head and a tail that all have in common. ``PASSED``
-in a body stands for the arguments of a remote copy that name another chip.
+A program is the body of a kernel over a mesh of one axis, between a head and a tail that all have in common.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ def here(source, target, semaphore):
     copy.wait()
 
 
-def call(kernel, rows, scratch, specs=(ANY,), out=ANY, dtype=jnp.float32, width=WIDTH, skip=False):
+def call(kernel, rows, scratch, specs=(ANY,), out=ANY, skip=False):
     how = pltpu.CompilerParams(collective_id=0, has_side_effects=True, skip_device_barrier=skip)
-    shape = jax.ShapeDtypeStruct((rows, width), dtype)
+    shape = jax.ShapeDtypeStruct((rows, WIDTH), jnp.float32)
     return pl.pallas_call(
         kernel, out_shape=shape, in_specs=list(specs), out_specs=out, scratch_shapes=scratch, compiler_params=how
     )

@@ -148,7 +148,7 @@ def test_the_layout_of_a_view_is_that_of_what_it_is_of(index: str, sliced: str, 
 
 
 def test_a_program_that_jax_calls_expired_is_executed() -> None:
-    """``2 * x`` of float32[8,128], exported by JAX 0.7.2; JAX 0.12 refuses it unless it is told otherwise."""
+    """``2 * x`` of float32[8,128], exported by JAX 0.7.2. By default JAX 0.12 refuses exports so old."""
     kept = jax.config.values.copy()
     result = run.load((Path(__file__).parent / "golden" / "doubled-jax-0.7.2.bin").read_bytes()).check([X[:8, :128]])
     assert np.array_equal(result.outputs[0], 2 * X[:8, :128])
