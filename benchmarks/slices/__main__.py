@@ -26,7 +26,7 @@ from ratchet.tpu.chips import CHIPS
 from ratchet.values import Conditions, Verdict
 from ratchet.values.status import Status
 
-TOPOLOGIES = {one.topology: (name, one.chips) for name in ("v5e", "v6e", "tpu7x") for one in CHIPS[name].slices}
+TOPOLOGIES = {one.topology: (name, one.chips) for name in ("v5e", "v5p", "v6e", "tpu7x") for one in CHIPS[name].slices}
 WRONG_ON = "v5e:2x4"
 
 

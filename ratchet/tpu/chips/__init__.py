@@ -255,6 +255,12 @@ V5P = Chip(
     mxu_size=128,  # [tpu_info]
     permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
     sparse=SparseCores(bytes_per_s=2500e9, start_s=5e-6, go_flag=7043),  # assumed: as for tpu7x
+    links=Links(
+        link_bytes_per_s=86.35e9,
+        hop_s=1.29e-6,
+        spread=0.05,
+        source="fitted on one author's ppermutes, timed on 2x2x1 chips",
+    ),
 )
 
 # Chips without published timings here. v4 and v7x offer each of their two cores as a device of its own: the numbers

@@ -190,6 +190,10 @@ class DmaEngine:
                 self.remote_waits.add((now, until, flag))
         return until
 
+    def waited_for_core(self, now: int, until: int) -> None:
+        """The other core of the chip was waited for."""
+        self.wait_cycles += until - now
+
     def add(self, flag: int, amount: int) -> None:
         self._values[flag] = self._values.get(flag, 0) + amount
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -62,14 +61,6 @@ def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusa
     ops = sum(not op.opcode.endswith("-done") for op in work)
     share = f"modelled are {max(0, ops - len(parts))} of {max(ops, len(parts))} operations of the program"
     return Refusal(Status.NOT_MODELLED, f"{named}{more}: no part of a latency is known of that; {share}")
-
-
-def other_core(chip: Chip, word: int) -> Refusal | None:
-    """For a signal whose word names a TensorCore of this chip (above 14 bits of flag, 2 and 3); None for another."""
-    if chip.cores < 2 or word >> 14 not in (2, 3):
-        return None
-    what = "the two TensorCores of the chip signal each other in a kernel, and each is modelled by itself"
-    return Refusal(Status.NOT_MODELLED, f"{what}; wanted cores that do not wait for each other")
 
 
 def moves(hlo: HloModule, name: str) -> bool:

@@ -28,6 +28,9 @@ ALIASES = frozenset(
 )
 """Nothing happens where source and destination share a register; into another one, the pointers are moves."""
 
+BETWEEN_CORES = frozenset({"vpush.ccrf", "vpop.ccrf"})
+"""Vector code by which the two cores of a chip wait for each other."""
+
 _POINTERS = {
     f"{head}.{space}": space
     for head in ("int_to_ptr", "scalar_lea", ARGUMENT)
@@ -174,7 +177,7 @@ class Emitter:
             self._reads: set[str] = set()
             if is_vector_code(opcode):
                 self.condition = None
-                self._rules[opcode.partition(".")[0]](self)
+                (self._rules.get(opcode) or self._rules[opcode.partition(".")[0]])(self)
             elif opcode in ALIASES and self._is_alias():
                 aliases.append(self.instruction)
             else:
@@ -338,6 +341,8 @@ class Emitter:
         """Whether instructions of this opcode do nothing that is followed. Of vector code some loads and stores are."""
         if not is_vector_code(opcode):
             return opcode in NO_EFFECT
+        if opcode in BETWEEN_CORES:
+            return False
         return not ((opcode == "vld" and self.pushed) or (opcode.partition(".")[0] == "vst" and self._peeks))
 
     # --- the bundle as statements ---

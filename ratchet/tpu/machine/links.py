@@ -5,8 +5,8 @@ goes along the first axis, then along the second, and passes through: the second
 
 Machines run together, each in a thread, of which exactly one moves at any time. A machine goes on by itself until what
 it does next could depend on, or matter to, another one. Then the machine with the earliest next event moves. Nothing
-that one machine does can reach another sooner than one hop later, so a machine may run ahead of the others by that much
-where it only looks at what has come.
+that one machine does can reach another sooner than one hop later (a shorter time between two cores of a chip), so a
+machine may run ahead of the others by that much where it only looks at what has come.
 """
 
 from __future__ import annotations
@@ -92,9 +92,15 @@ class Abandoned(BaseException):
 class Interleaving:
     """The order in which machines move."""
 
-    def __init__(self, count: int, lookahead: float, stuck: Callable[[], Exception]) -> None:
-        """``lookahead`` in cycles; ``stuck`` makes the error for the case that no machine can ever move again."""
-        self._lookahead = lookahead
+    def __init__(self, count: int, ahead: Callable[[int, int], float], stuck: Callable[[], Exception]) -> None:
+        """``stuck`` makes the error for the case that no machine can ever move again.
+
+        Args:
+            count: of machines.
+            ahead: by how many cycles one machine may run ahead of another: no message between the two takes less.
+            stuck: see above.
+        """
+        self._ahead = [[ahead(one, other) for other in range(count)] for one in range(count)]
         self._stuck = stuck
         self._next: list[Callable[[], float]] = [lambda: 0.0] * count
         self._batons = [threading.Semaphore(0) for _ in range(count)]
@@ -121,7 +127,7 @@ class Interleaving:
             work()
             self._ended[me] = True
             self._next[me] = lambda: inf
-            other, time = self._earliest(me)
+            other, time, _ = self._earliest(me)
             if time < inf:
                 self._batons[other].release()
             elif not all(self._ended):
@@ -135,11 +141,11 @@ class Interleaving:
 
     def before(self, me: int, time: float) -> None:
         """Returns once no other machine can do anything before ``time``."""
-        self._pass_on(me, lambda: time, 0.0)
+        self._pass_on(me, lambda: time, ahead=False)
 
     def seen(self, me: int, time: float) -> None:
         """Returns once everything is known that reaches this machine up to ``time``."""
-        self._pass_on(me, lambda: time, self._lookahead)
+        self._pass_on(me, lambda: time, ahead=True)
 
     def until(self, me: int, event: Callable[[], float]) -> None:
         """Returns once ``event`` is due and nothing can make it due earlier.
@@ -151,26 +157,29 @@ class Interleaving:
         Raises:
             Exception: what ``stuck`` makes, if that never happens.
         """
-        self._pass_on(me, event, self._lookahead)
+        self._pass_on(me, event, ahead=True)
 
-    def _pass_on(self, me: int, event: Callable[[], float], lookahead: float) -> None:
+    def _pass_on(self, me: int, event: Callable[[], float], *, ahead: bool) -> None:
         self._next[me] = event
         while True:
             mine = event()
-            other, earliest = self._earliest(me)
-            if mine < inf and mine <= earliest + lookahead:
+            other, earliest, limit = self._earliest(me)
+            if mine < inf and mine <= (limit if ahead else earliest):
                 return
             if earliest == inf:
                 raise self._stuck()
             self._batons[other].release()
             self._await_baton(me)
 
-    def _earliest(self, me: int) -> tuple[int, float]:
-        first, earliest = me, inf
+    def _earliest(self, me: int) -> tuple[int, float, float]:
+        """Which other machine moves next, when, and until when nothing that any other does can reach this one."""
+        first, earliest, limit = me, inf, inf
         for number, event in enumerate(self._next):
-            if number != me and (time := event()) < earliest:
-                first, earliest = number, time
-        return first, earliest
+            if number != me and (time := event()) < inf:
+                limit = min(limit, time + self._ahead[me][number])
+                if time < earliest:
+                    first, earliest = number, time
+        return first, earliest, limit
 
     def _await_baton(self, me: int) -> None:
         self._batons[me].acquire()

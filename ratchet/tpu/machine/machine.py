@@ -15,7 +15,6 @@ from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import MOST_DELAY
 from ratchet.tpu.machine.copies import CopyLog
 from ratchet.tpu.machine.dma import GRANULE_BYTES, DmaEngine, GeneralDma, Idle, Worked
-from ratchet.tpu.machine.elsewhere import other_core
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
 from ratchet.tpu.machine.record import GridSteps, Record
@@ -46,6 +45,10 @@ _FAILED = {
     ),
 }
 """What a failed assertion of the compiler's says of the kernel, by its kind (:attr:`Notes.assertion`)."""
+
+
+class CoresTalk(Exception):
+    """A core signals or copies to the other one of its chip: the two have to run together."""
 
 
 class Machine(Arithmetic):
@@ -97,6 +100,10 @@ class Machine(Arithmetic):
         self._logs: dict[str, CopyLog] = {}
         """Of the first run of each kernel, what it copies."""
         self._log: CopyLog | None = None
+        self.met = 0
+        """When the last meeting with the other core of the chip was over."""
+        self._told: object = None
+        """What this core last pushed for the other one."""
         self._inputs = Inputs(programs.hlo, scalar_inputs)
         self._inputs.put(self.memory, programs.buffers)
 
@@ -226,7 +233,7 @@ class Machine(Arithmetic):
             try:
                 machine._run_unit(machine._unit(unit.name), 0, arguments)
                 self.cores_of[unit.name] = 1
-            except (Refusal, Worked, UndecidedBranch):  # whatever it is that the other core does
+            except (Refusal, Worked, CoresTalk, UndecidedBranch):  # whatever it is that the other core does
                 self.cores_of[unit.name] = chip.cores
         return self.cores_of[unit.name]
 
@@ -381,16 +388,31 @@ class Machine(Arithmetic):
             raise NotExecutable(f"the address of entry parameter {number} of {len(parameters)}")
         return parameters[number]
 
+    # --- the other core of the chip: alone, a core takes it to be as far as itself ---
+
+    def tell(self, now: int, word: object) -> None:
+        """Pushes a word for the other core."""
+        self._told = word
+
+    def meet(self, now: int, address: int) -> object:
+        """Waits for a word of the other core, and returns it; ``met`` becomes when it is there."""
+        self.met = now
+        return self._told
+
     # --- other chips, of which there are none ---
 
     def _await_arrivals(self, now: int) -> None:
         """Returns once everything is known that reaches this chip up to ``now``."""
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
-        raise other_core(self._programs.chip, word) or NotExecutable("a signal to a chip in a program for one chip")
+        if self._programs.chip.cores > 1 and word >> 14 in (2, 3):  # above 14 bits of flag: a core of this chip
+            raise CoresTalk
+        raise NotExecutable("a signal to a chip in a program for one chip")
 
     def _sends(self, copy: GeneralDma) -> bool:
         """Takes over a copy that names a chip; False for one that does not."""
+        if copy.overrides and self._programs.chip.cores > 1:
+            raise CoresTalk
         if copy.overrides & _TO_A_CHIP:
             raise NotExecutable("a copy to another chip in a program for one chip")
         return False

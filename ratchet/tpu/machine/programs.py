@@ -30,6 +30,9 @@ _FIRST = {"smem": 1 << 20, "sflag": 1 << 10, "vmem": 1 << 20, "cmem": 1 << 20}
 """First address for allocations without a fixed one: clear of all fixed addresses. A sync flag of another chip is
 named by 13 bits."""
 
+OTHER_CORE = -1
+"""In place of a sync flag: a wait for the word that the other core of a chip pushes."""
+
 CONSTANT_BYTES = 512
 """Of each constant of the compiler's, what is read."""
 _OUTPUT = "output ptr"
@@ -126,6 +129,8 @@ class Addresses:
 
     def flag_name(self, number: int) -> str:
         """A sync flag in words: the allocation it belongs to and what the compiler made that for."""
+        if number == OTHER_CORE:
+            return "a word of the other core"
         for start, end, file, allocation in self._flags:
             if start <= number < end:
                 which = f"[{number - start}]" if allocation.size_bytes >= 2 * UNIT_BYTES["sflag"] else ""

@@ -171,6 +171,23 @@ def _wait(code: Emitter) -> None:
     code.effect(f"T = wait(T + {code.offset}, {flag}, {least}, {code.address}) - {code.offset}")
 
 
+def _meet(code: Emitter) -> None:
+    """Waits for what the other core of the chip pushed."""
+    meeting = f"X.meet(T + {code.offset}, {code.address})"
+    if code.instruction.opcode.startswith("s"):
+        code.assign(meeting)
+    else:  # a vector, of which nothing is followed
+        code.effect(meeting)
+    code.effect(f"T = X.met - {code.offset}")
+
+
+def _tell(code: Emitter) -> None:
+    """What the other core of the chip may wait for."""
+    (value,) = code.values(1)
+    told = "None" if code.instruction.opcode.startswith("v") else code.operand(value)
+    code.effect(f"X.tell(T + {code.offset}, {told})")
+
+
 def _read_flag(code: Emitter) -> None:
     (flag,) = code.operands(1)
     code.assign(f"X.flag_value(T + {code.offset}, {flag})", code.made("f"))
@@ -320,5 +337,9 @@ RULES: dict[str, Rule] = {
     "vpush": _push,
     "sdivrem.u32": _divide,
     "dma.general": _general_dma,
+    "vpush.ccrf": _tell,
+    "spush.sccf": _tell,
+    "vpop.ccrf": _meet,
+    "spop.sccf": _meet,
 }
 """By opcode; of vector code by its first part."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ratchet.tpu.machine.machine import Machine
+from ratchet.tpu.machine.machine import CoresTalk, Machine
 from ratchet.tpu.machine.memory import ScalarInputs
 from ratchet.tpu.machine.programs import Programs
 from ratchet.tpu.machine.record import Run
@@ -57,7 +57,14 @@ def run(programs: Programs, scalar_inputs: Sequence[ScalarInputs] = ()) -> Run:
 
 
 def _run_alone(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take_undecided: bool | None = None) -> Run:
-    """On a chip with two cores that share a kernel, the run of the core that takes longer."""
+    """On a chip with two cores that share a kernel, the run of the core that takes longer; together if they talk."""
+    try:
+        return _each_alone(programs, scalar_inputs, take_undecided=take_undecided)
+    except CoresTalk:
+        return run_slice(programs, scalar_inputs, take_undecided=take_undecided)
+
+
+def _each_alone(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take_undecided: bool | None) -> Run:
     machine = Machine(programs, scalar_inputs[0], take_undecided=take_undecided)
     record = machine.execute()
     if any(cores > 1 for cores in machine.cores_of.values()):

@@ -1,7 +1,7 @@
-"""A program on a slice: one machine per chip, run together over the links.
+"""A program on a slice: one machine per chip, run together over the links; two where a program runs on two cores.
 
 All chips start at cycle 0. Each has its own memories, sync flags and HBM queue; they have nothing in common but what
-they send each other.
+they send each other. So it is with the cores of a chip, which have equal parts of its HBM's bandwidth.
 
 How the compiler names another chip (libtpu 0.0.42.1 and 0.0.51): a signal's operand is flag + (2 + core << 14) +
 (chip << 17); a copy's ``overrides`` are chip + (1 << 14), with 2 + core from bit 26 on or nothing there, and the
@@ -14,21 +14,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
+from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.outline import CONSTANT
 from ratchet.tpu.machine.dma import GRANULE_BYTES, GeneralDma
 from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.tpu.machine.machine import Machine
 from ratchet.tpu.machine.memory import UNIT_BYTES, ScalarInputs
-from ratchet.tpu.machine.programs import START_UP, Programs, Unit
+from ratchet.tpu.machine.programs import OTHER_CORE, START_UP, Programs, Unit
 from ratchet.tpu.machine.record import Record, Run
 from ratchet.tpu.machine.translate import Translated
 from ratchet.tpu.machine.words import NotExecutable, Unknown
 from ratchet.values.omission import LinkModel, OpenSemaphore, Unmodelled
 from ratchet.values.status import Refusal, Status
 
+BETWEEN_CORES_CYCLES = 36
+"""From a push of one core until the other one has it: the distance at which the compiler sets push and pop."""
+
+_DUMMY = 0
+"""A flag that nobody waits for."""
 _CHIP = (1 << 14) - 1
 _FLAG_OF_COPY = (1 << 13) - 1
 _FLAG_OF_SIGNAL = (1 << 14) - 1
@@ -50,11 +57,28 @@ class Shared:
     links: Links
     order: Interleaving
     chips: list[ChipOfSlice] = field(default_factory=list)
-    """By the compiler's logical id."""
+    """By the compiler's logical id; both cores of a chip that runs a program on two, one after the other."""
     senders: dict[int, dict[int, set[int]]] = field(default_factory=dict)
     """Per sync flag and chip that it was signalled at: which chips did."""
     own_copies: dict[int, set[int]] = field(default_factory=dict)
     """Per sync flag: chips at which it signalled that a copy of their own had left."""
+
+    @property
+    def kind(self) -> str:
+        """What the machines are in messages: chips, or the cores of one that is alone."""
+        return "chip" if len({chip.device for chip in self.chips}) > 1 else "core"
+
+    def called(self, numbers: set[int], word: str = "and") -> str:
+        """Some of them in words."""
+        *most, last = map(str, sorted(numbers)) if numbers else ("none",)
+        return f"{self.kind}s {', '.join(most)} {word} {last}" if most else f"{self.kind} {last}"
+
+
+class Told(NamedTuple):
+    """A word that one core of a chip pushed for the other."""
+
+    time: int
+    word: object
 
 
 class Wait(NamedTuple):
@@ -77,13 +101,18 @@ class ChipOfSlice(Machine):
         *,
         take_undecided: bool | None = None,
     ) -> None:
-        """``number`` is the compiler's logical id of the chip; ``scalar_inputs`` are by mesh index."""
-        self.place = programs.hlo.device_ids.index(number)
+        """``number`` is the core's in the slice; ``scalar_inputs`` are by mesh index."""
+        chip = programs.chip
+        self.device = number // chip.cores
+        """The compiler's logical id."""
+        self.place = programs.hlo.device_ids.index(self.device)
         """In the mesh."""
-        self._devices = programs.chip.devices
+        self.called = self.device if len(programs.hlo.device_ids) > 1 else number
+        """In messages: a chip, or a core of one that is alone."""
+        self._of_a_chip = chip.cores * chip.devices
         start_up = {
-            "chip ID": number // self._devices,
-            "core index": number % self._devices,
+            "chip ID": number // self._of_a_chip,
+            "core index": number % self._of_a_chip,
             "partition id location": self.place,
             "device assignment ptr": _DEVICE_TABLE,
         }
@@ -99,11 +128,15 @@ class ChipOfSlice(Machine):
         self._launch_waits: set[int] = set()
         self._launch_pushes: set[int] = set()
         self._launch_records = range(0)
+        self.told_at: list[Told] = []
+        """What this core pushed for the other one of its chip."""
+        self._heard = 0
+        """How often it met it."""
 
     def execute(self) -> Record:
         self._begin(self._unit(TOP))
         record = super().execute()
-        return replace(record, chip_index=self.number, sent_bytes=self._sent_bytes, launch_cycles=self._launch_cycles)
+        return replace(record, chip_index=self.device, sent_bytes=self._sent_bytes, launch_cycles=self._launch_cycles)
 
     def _begin(self, top: Unit) -> None:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
@@ -147,44 +180,80 @@ class ChipOfSlice(Machine):
         # Its own record says what is known of it.
         return space == "hbm" and isinstance(granule, int) and granule in self._launch_records
 
+    # --- the other core ---
+
+    def tell(self, now: int, word: object) -> None:
+        self.told_at.append(Told(now, word))
+
+    def meet(self, now: int, address: int) -> object:
+        other, number = self._chip(self.number ^ 1), self._heard
+        self._heard += 1
+
+        def heard() -> float:
+            told = other.told_at[number : number + 1]
+            return max(now, told[0].time + BETWEEN_CORES_CYCLES) if told else inf
+
+        self.waits_for = Wait(OTHER_CORE, number + 1, address)
+        self._shared.order.until(self.number, heard)
+        self.waits_for = None
+        self.met = int(heard())
+        if self.met > now:
+            self._steps.waited(self._stack[-1].name, address, OTHER_CORE, self.met - now)
+            self.engine.waited_for_core(now, self.met)
+        return other.told_at[number].word
+
     # --- other chips ---
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
         chip, core, flag = word >> 17, (word >> 14 & 7) - _CORE_0, word & _FLAG_OF_SIGNAL
-        if not 0 <= core < self._devices:
-            raise NotExecutable(f"a signal to {word:#x}: core {core} of a chip with {self._devices}")
-        target = chip * self._devices + core
-        other = self._chip(target)
+        if not 0 <= core < self._of_a_chip:
+            raise NotExecutable(f"a signal to {word:#x}: core {core} of a chip with {self._of_a_chip}")
+        other = self._chip(chip * self._of_a_chip + core)
         self._shared.order.before(self.number, now)
         arrival = float(now)
-        if other is not self:
-            arrival = self._shared.links.send(now, self.number, target, 0).arrival
+        if other.device != self.device:
+            arrival = self._shared.links.send(now, self.device, other.device, 0).arrival
+        elif other is not self:
+            arrival += BETWEEN_CORES_CYCLES
         self._deliver(other, arrival, flag, amount)
 
     def _sends(self, copy: GeneralDma) -> bool:
         if not copy.overrides:
             return False
-        own = _CORE_0 + self.number % self._devices << 26
+        own = _CORE_0 + self.number % self._of_a_chip << 26
         if copy.overrides == own and not copy.flag >> 13:  # names no chip: XLA's reductions fetch their operands so
             self._copy_here(copy, copy.flag)
             return True
         core, above = (copy.flag >> 13) - _CORE_0, copy.overrides >> 14
-        if above not in _above(core, self._devices) or not 0 <= core < self._devices:
+        if above not in _above(core, self._programs.chip) or not 0 <= core < self._of_a_chip:
             raise NotExecutable(
                 f"a copy with overrides {copy.overrides:#x} and flag {copy.flag:#x}, of unknown meaning"
             )
         if copy.source_flag >> 16 not in _AT_THE_SOURCE:
             raise NotExecutable(f"a copy whose source has the flag {copy.source_flag:#x}, of unknown meaning")
         copy = copy._replace(source_flag=copy.source_flag & _FLAG_OF_SIGNAL)
-        other = self._chip((copy.overrides & _CHIP) * self._devices + core)
+        other = self._chip((copy.overrides & _CHIP) * self._of_a_chip + core)
         flag = copy.flag & _FLAG_OF_COPY
         self._shared.order.before(self.number, copy.now)
         if other is self:
             self._copy_here(copy, flag)
+        elif other.device == self.device:
+            self._copy_across(copy, other, flag)
         else:
             self._copy_there(copy, other, flag)
             other._written(copy, self.number)
         return True
+
+    def _copy_across(self, copy: GeneralDma, other: ChipOfSlice, flag: int) -> None:
+        """A copy to the other core of the chip, with what is known of its words."""
+        done = self.engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
+        self.engine.arrive(done, copy.source_flag, copy.granules, remote=True)
+        self._signalled.add(copy.source_flag)
+        self._deliver(other, done + BETWEEN_CORES_CYCLES, flag, copy.granules)
+        other._written(copy, self.number)
+        words = self.memory.read(copy.source, copy.start, copy.granules) if isinstance(copy.start, int) else None
+        if words is not None and copy.target == "smem":
+            other.memory.hold("smem", copy.stop, words)
 
     def _copy_here(self, copy: GeneralDma, flag: int) -> None:
         """A copy that stays on this chip and signals its source too."""
@@ -201,11 +270,11 @@ class ChipOfSlice(Machine):
     def _copy_there(self, copy: GeneralDma, other: ChipOfSlice, flag: int) -> None:
         if copy.source == "hbm":
             self.engine.carry(copy.granules, writes=False)
-        message = self._shared.links.send(copy.now, self.number, other.number, copy.granules)
+        message = self._shared.links.send(copy.now, self.device, other.device, copy.granules)
         late = self.engine.latency if "hbm" in (copy.source, copy.target) else 0.0
         self.engine.arrive(message.left, copy.source_flag, copy.granules, remote=True)
         self._signalled.add(copy.source_flag)
-        self._shared.own_copies.setdefault(copy.source_flag, set()).add(self.number)
+        self._shared.own_copies.setdefault(copy.source_flag, set()).add(self.called)
         self._deliver(other, message.arrival + late, flag, copy.granules)
         if copy.target == "hbm":
             other.engine.carry(copy.granules, writes=True)
@@ -214,7 +283,7 @@ class ChipOfSlice(Machine):
     def _deliver(self, other: ChipOfSlice, time: float, flag: int, amount: int) -> None:
         other.engine.arrive(time, flag, amount, remote=other is not self)
         other._signalled.add(flag)
-        self._shared.senders.setdefault(flag, {}).setdefault(other.number, set()).add(self.number)
+        self._shared.senders.setdefault(flag, {}).setdefault(other.called, set()).add(self.called)
 
     def _chip(self, number: int) -> ChipOfSlice:
         if not 0 <= number < len(self._shared.chips):
@@ -227,10 +296,12 @@ class ChipOfSlice(Machine):
         return [OpenSemaphore(name=self.addresses.flag_name(flag), value=n) for flag, n in left.items() if n]
 
 
-def _above(core: int, devices: int) -> tuple[int, ...]:
-    """What may be above the chip in a copy's overrides, from bit 14 on, for a core of a chip with so many devices."""
+def _above(core: int, chip: Chip) -> tuple[int, ...]:
+    """What may be above the chip in a copy's overrides, from bit 14 on, for a core of it."""
     named = 1 + (_CORE_0 + core << 12)  # 2 + core from bit 26 on
-    return (named, 1 if devices == 1 else 1 + (1 + core << 10))  # in the launch check nothing, or 1 + core from bit 24
+    in_launch_check = 1 if chip.devices == 1 else 1 + (1 + core << 10)  # nothing, or 1 + core from bit 24
+    across = named + (1 << 15)  # between the two cores that run one program
+    return (named, in_launch_check, across) if chip.cores > 1 else (named, in_launch_check)
 
 
 def _row(words: Sequence[int | None]) -> list[object]:
@@ -254,11 +325,16 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
     Raises:
         Refusal: as a machine alone; DEADLOCK if all chips wait for each other, with who waits for what.
     """
-    ici = programs.chip.ici(len(programs.hlo.device_ids))
-    links = Links(ici, programs.chip.clock_hz)
-    order = Interleaving(ici.chips, links.hop_cycles, lambda: _deadlock(shared))
+    chip, devices = programs.chip, len(programs.hlo.device_ids)
+    ici = chip.ici(devices)
+    links, count = Links(ici, chip.clock_hz), devices * chip.cores
+
+    def ahead(one: int, other: int) -> float:
+        return BETWEEN_CORES_CYCLES if one // chip.cores == other // chip.cores else links.hop_cycles
+
+    order = Interleaving(count, ahead, lambda: _deadlock(shared))
     shared = Shared(links=links, order=order)
-    for number in range(ici.chips):
+    for number in range(count):
         shared.chips.append(ChipOfSlice(shared, number, programs, scalar_inputs, take_undecided=take_undecided))
     records: dict[int, Record] = {}
 
@@ -268,33 +344,44 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
     order.run([partial(work, chip) for chip in shared.chips])
     link_model = LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s, source=ici.source)
     used, messages = links.use(), (*links.log.first, *links.log.last)
-    chips = [
+    cores = [
         replace(
-            records[chip.number],
+            records[core.number],
             messages=messages,
             link_busy_cycles=max(link.busy_cycles for link in used),
-            not_modelled=(*records[chip.number].not_modelled, link_model, *chip.open_semaphores()),
+            not_modelled=(*records[core.number].not_modelled, link_model, *core.open_semaphores()),
         )
-        for chip in shared.chips
+        for core in shared.chips
     ]
-    return Run(chips=tuple(chips), links=used)
+    if devices == 1:
+        return Run(chips=(_slower(cores),))
+    each = [_slower(cores[first : first + chip.cores]) for first in range(0, count, chip.cores)]
+    return Run(chips=tuple(each), links=used)
+
+
+def _slower(cores: Sequence[Record]) -> Record:
+    """Of the cores of one chip the first that takes longest; the other one ends with a wait for it."""
+    return max(cores, key=lambda one: one.cycles - one.memory.wait_cycles)
 
 
 def _deadlock(shared: Shared) -> Refusal:
     """All chips wait, and nothing is under way: who waits for whom, and for what."""
     stuck = [chip for chip in shared.chips if chip.waits_for is not None]
-    ended = {chip.number for chip in shared.chips} - {chip.number for chip in stuck}
-    edges = [f"chip {chip.number} for {_awaited(shared, chip)}" for chip in stuck]
+    stuck = [chip for chip in stuck if chip.waits_for and chip.waits_for.flag != OTHER_CORE] or stuck
+    edges = [f"{shared.called({chip.called})} for {_awaited(shared, chip)}" for chip in stuck]
+    ended = {chip.called for chip in shared.chips if chip.waits_for is None}
     if ended:
-        edges.append(f"{_chips(ended)} reached the end")
+        edges.append(f"{shared.called(ended)} reached the end")
     places = [
-        f"Chip {chip.number}, place {chip.place} in the mesh, {_waiting(chip)}{_so_far(shared, chip)}."
+        f"{shared.called({chip.called}).capitalize()}, place {chip.place} in the mesh, {_waiting(chip)}"
+        f"{_so_far(shared, chip)}."
         for chip in stuck
     ]
     return Refusal(
         Status.DEADLOCK,
-        f"the chips wait for each other for ever: {'; '.join(edges)}. {' '.join(places)} "
-        "Nothing is under way between them: look for a signal or a copy that not every chip sends.",
+        f"the {shared.kind}s wait for each other for ever: {'; '.join(edges)}. "
+        f"{' '.join(places)} "
+        "Nothing is under way between them: look for a signal or a copy that not every one of them sends.",
     )
 
 
@@ -303,23 +390,18 @@ def _awaited(shared: Shared, chip: ChipOfSlice) -> str:
     flag = chip.waits_for.flag if chip.waits_for else 0
     at = shared.senders.get(flag, {})
     leavers = shared.own_copies.get(flag, set())
-    if leavers and chip.number not in leavers:
-        return f"a copy of its own that it never starts ({_chips(leavers)} did)"
+    if leavers and chip.called not in leavers:
+        return f"a copy of its own that it never starts ({shared.called(leavers)} did)"
     if not at:
-        return "a signal that no chip ever sends"
-    silent = {other.number for other in shared.chips} - set().union(*at.values()) - {chip.number}
-    return _chips(silent, "or") if silent else f"more than {_chips(at.get(chip.number, set()))} sent"
+        return "a signal that is never sent"
+    silent = {other.called for other in shared.chips} - set().union(*at.values()) - {chip.called}
+    return shared.called(silent, "or") if silent else f"more than {shared.called(at.get(chip.called, set()))} sent"
 
 
 def _so_far(shared: Shared, chip: ChipOfSlice) -> str:
     at = shared.senders.get(chip.waits_for.flag if chip.waits_for else 0, {})
-    sent = [f"at chip {number} by {_chips(by)}" for number, by in sorted(at.items())]
+    sent = [f"at {shared.called({one})} by {shared.called(by)}" for one, by in sorted(at.items())]
     return f" (signalled so far {', '.join(sent)})" if sent else ""
-
-
-def _chips(numbers: set[int], word: str = "and") -> str:
-    *most, last = map(str, sorted(numbers)) if numbers else ("none",)
-    return f"chips {', '.join(most)} {word} {last}" if most else f"chip {last}"
 
 
 def _waiting(chip: ChipOfSlice) -> str:

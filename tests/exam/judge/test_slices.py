@@ -23,7 +23,9 @@ def judged():
     return of
 
 
-@pytest.mark.parametrize("topology", ["v6e:2x2", "tpu7x:2x2x1", pytest.param("v5e:2x4", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "topology", ["v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1", pytest.param("v5e:2x4", marks=pytest.mark.slow)]
+)
 def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, topology):
     said = judged("pairs exchange", topology)
     assert said.status is Status.PASS, said.reason

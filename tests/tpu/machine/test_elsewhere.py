@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ratchet.tpu.chips import V5E, V5P
+from ratchet.tpu.chips import V5P
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine import run as running
-from ratchet.tpu.machine.elsewhere import Part, elsewhere, other_core, refusal
+from ratchet.tpu.machine.elsewhere import Part, elsewhere, refusal
 from ratchet.values.status import Status
 from ratchet.values.tokens import TokenTable
 from tests.hlo_texts import hlo_of
@@ -76,14 +76,6 @@ def test_the_refusal_says_what_and_how_much() -> None:
     assert said.status is Status.NOT_MODELLED
     assert said.message.startswith("gather.3 (the SparseCores): ")
     assert "modelled are 1 of 2 operations" in said.message
-
-
-def test_a_signal_between_the_cores_of_a_chip_is_told_from_others() -> None:
-    said = other_core(V5P, 3 << 14 | 0x402)
-    assert said is not None
-    assert said.status is Status.NOT_MODELLED
-    assert other_core(V5P, 1 << 17 | 3 << 14) is None
-    assert other_core(V5E, 3 << 14) is None
 
 
 @pytest.mark.parametrize(("cores", "slower"), [(1, 10), (2, 70)])

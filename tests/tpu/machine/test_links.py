@@ -34,8 +34,8 @@ def test_a_slice_of_eight_has_three_neighbours_at_most_and_no_way_around() -> No
     assert V5E.slice_of(1) == V5E.slice_of(4)
     with refused(Status.USAGE, "a mesh of 6 devices; a slice of v5e has 4 or 8"):
         V5E.slice_of(6)
-    with refused(Status.SCHEDULE_UNKNOWN, "slices of v5p are not modelled; those of v5e, v6e, tpu7x are"):
-        CHIPS["v5p"].ici(4)
+    with refused(Status.SCHEDULE_UNKNOWN, "slices of v4 are not modelled; those of v5e, v5p, v6e, tpu7x are"):
+        CHIPS["v4"].ici(4)
 
 
 def test_one_hop() -> None:
@@ -67,9 +67,14 @@ class Stuck(Exception):
     pass
 
 
+def at_once(one: int, other: int) -> float:
+    """What one machine does reaches any other without delay."""
+    return 0.0
+
+
 def test_machines_move_in_the_order_of_their_time() -> None:
     order: list[tuple[int, int]] = []
-    moves = Interleaving(3, 0.0, Stuck)
+    moves = Interleaving(3, at_once, Stuck)
 
     def work(me: int, times: list[int]) -> None:
         for time in times:
@@ -81,13 +86,13 @@ def test_machines_move_in_the_order_of_their_time() -> None:
 
 
 def test_a_wait_that_nothing_ends_is_reported() -> None:
-    moves = Interleaving(2, 0.0, Stuck)
+    moves = Interleaving(2, at_once, Stuck)
     with pytest.raises(Stuck):
         moves.run([lambda: moves.until(0, lambda: inf), lambda: None])
 
 
 def test_the_first_failure_ends_all() -> None:
-    moves = Interleaving(2, 0.0, Stuck)
+    moves = Interleaving(2, at_once, Stuck)
 
     def fail() -> None:
         moves.before(1, 10)
@@ -95,3 +100,16 @@ def test_the_first_failure_ends_all() -> None:
 
     with pytest.raises(ValueError, match="no"):
         moves.run([lambda: moves.until(0, lambda: inf), fail])
+
+
+@pytest.mark.parametrize(("ahead", "first"), [(0.0, [(1, "other"), (2, "me")]), (5.0, [(2, "me"), (1, "other")])])
+def test_a_machine_runs_ahead_of_another_by_what_a_message_takes(ahead: float, first: list[tuple[int, str]]) -> None:
+    order: list[tuple[int, str]] = []
+    moves = Interleaving(2, lambda one, other: ahead, Stuck)
+
+    def work(me: int, time: int, name: str) -> None:
+        moves.seen(me, time)
+        order.append((time, name))
+
+    moves.run([lambda: work(0, 2, "me"), lambda: work(1, 1, "other")])
+    assert order == first

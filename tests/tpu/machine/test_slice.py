@@ -102,7 +102,7 @@ def test_a_ring_of_neighbours_loads_one_direction(compiler: str) -> None:
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("stuck", "chip 3 for a signal that no chip ever sends; chips 0, 1 and 2 reached the end.*slice_programs.py:"),
+        ("stuck", "chip 3 for a signal that is never sent; chips 0, 1 and 2 reached the end.*slice_programs.py:"),
         (
             "broken_ring",
             "chip 2 for chip 3; chip 3 for a copy of its own that it never starts.*to reach 1024; it is at 0",
@@ -160,7 +160,7 @@ FLAG, SOURCE_FLAG = 0x1E7, 0x30
 def chips(tmp_path: Path) -> list[ChipOfSlice]:
     folder = unpack(COMPILERS[0], "ring", tmp_path)
     programs = read(folder, hlo=load_hlo(folder), chip=V5E, compiler=COMPILERS[0])
-    order = Interleaving(4, 0.0, lambda: RuntimeError("deadlock"))
+    order = Interleaving(4, lambda one, other: 0.0, lambda: RuntimeError("deadlock"))
     shared = Shared(links=Links(V5E.ici(4), V5E.clock_hz), order=order)
     shared.chips.extend(ChipOfSlice(shared, number, programs, [{}] * 4) for number in range(4))
     return shared.chips
