@@ -190,6 +190,8 @@ def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
     if options.inputs is not None:
         if options.input:
             raise Refusal(Status.USAGE, "--input and --inputs say the same twice: give one of them")
+        if options.mesh:
+            raise Refusal(Status.USAGE, f"--mesh goes with --input; a case of {options.inputs} has its own `mesh`")
         chosen = targets.cases(options.inputs)
         if options.case:
             chosen = tuple(case for case in chosen if case.name in options.case)
@@ -197,7 +199,7 @@ def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
         if missing:
             raise Refusal(Status.NOT_FOUND, f"{options.inputs} has no case {sorted(missing)[0]!r:.60}")
     else:
-        chosen = (targets.inline(options.input or [GENERATOR]),)
+        chosen = (targets.inline(options.input or [GENERATOR], mesh=options.mesh),)
     if not options.chip:
         return target, chosen
     return target, tuple(replace(case, chip=chip) for case in chosen for chip in options.chip)

@@ -107,6 +107,9 @@ def of_parts(  # noqa: PLR0913 - one name for each key of the table
     max_slowdown: float = SLOWDOWN,
 ) -> Project:
     """The project of a kernel and a reference by name. Raises as ``read``."""
+    if spread := [case.name for case in cases if case.mesh]:
+        what = f"case {spread[0]!r:.60} has a mesh, and a project's kernel is judged on one chip"
+        raise Refusal(Status.USAGE, f"{what}: wanted a kernel file that declares one in get_tiling_meta()")
     folders = (root / source,) if source else (root / "src", root)
     named = target.parse(kernel, folders=folders)
     if named.source is None or not named.source.is_relative_to(root.resolve()):

@@ -21,6 +21,7 @@ from ratchet.tpu.dump.files import UTILISATION_PASS, load_hlo, text_of, tokens_i
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
 from ratchet.values import (
+    ArraySpec,
     Artefact,
     Explanation,
     Limit,
@@ -33,7 +34,7 @@ from ratchet.values import (
     Timeline,
     Vmem,
 )
-from ratchet.values.blame import STALLS, WAITS
+from ratchet.values.blame import LINKS, STALLS, WAITS
 from ratchet.values.place import Op, SourceLine
 from ratchet.values.program import Remedy, Saving, VmemAllocation, VmemUse
 from ratchet.values.status import Ended, Refusal, Status
@@ -95,6 +96,10 @@ def explain_artefact(
         "kept_bytes": memory.kept_bytes(schedule),
         "savings": savings(vmem[0]) if vmem and vmem[0].is_kernel else (),
     }
+    if artefact.mesh.chips > 1:
+        taken = [one for op in hlo.parameters() for one in op.types]
+        parts = tuple(map(_held, taken)), tuple(map(_held, hlo.result.types))
+        known |= {"mesh": artefact.mesh, "inputs": artefact.inputs, "parts": parts}
     if not modelled:
         sparse = ", ".join(tokens.name(op.name)[:60] for op in hlo.ops.values() if op.is_of_sparse_cores)
         reason = f"{sparse}: what the SparseCores' kernels need of their memories is not known" if sparse else ""
@@ -130,6 +135,10 @@ def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str, compiler:
         vmem=(_named(vmem, tokens),) if vmem else (),
         savings=savings(vmem) if vmem else (),
     )
+
+
+def _held(array: ArrayType) -> ArraySpec:
+    return ArraySpec(shape=array.shape, dtype=array.dtype)
 
 
 def _named(vmem: Vmem, tokens: TokenTable) -> Vmem:
@@ -267,8 +276,19 @@ def _of_regions(regions: Sequence[RegionCost]) -> dict[str, float]:
     cycles = max(1, sum(region.cycles for region in regions))
     needed: Counter[str] = Counter()
     for region in regions:
-        needed.update({**region.busy_cycles, STALLS: region.stall_cycles, WAITS: region.wait_cycles})
+        own = region.wait_cycles - region.link_wait_cycles
+        needed.update({**region.busy_cycles, STALLS: region.stall_cycles, WAITS: own, LINKS: region.link_wait_cycles})
     return {unit: busy / cycles for unit, busy in needed.items() if busy}
+
+
+_LIMITS = {
+    LINKS: Limit.LINKS,
+    "MXU": Limit.MATRIX,
+    "SALU": Limit.SCALAR,
+    "branch": Limit.SCALAR,
+    STALLS: Limit.DEPENDENCIES,
+}
+"""What an operation is bound by that spends most on a unit; on any other it is vector work."""
 
 
 def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
@@ -283,8 +303,7 @@ def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
     unit = max(bound, key=lambda unit: bound[unit], default=STALLS)
     if unit in ("HBM", WAITS):
         return Limit.HBM
-    named = {"MXU": Limit.MATRIX, "SALU": Limit.SCALAR, "branch": Limit.SCALAR, STALLS: Limit.DEPENDENCIES}
-    return named.get(unit, Limit.VECTOR)
+    return _LIMITS.get(unit, Limit.VECTOR)
 
 
 # --- what would free VMEM ---

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.candidate import target as targets
+from ratchet.exam.candidate import arrays
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.process import paths
 from ratchet.values.status import Refusal, Status
@@ -92,7 +92,7 @@ def cases(path: Path, target: Target) -> tuple[Case, ...]:
     return tuple(
         Case(
             name=", ".join([*call["inputs"], *(f"{name}={value!r}" for name, value in call["options"].items())]),
-            inputs=tuple(map(targets.array, call["inputs"])),
+            inputs=tuple(map(arrays.array, call["inputs"])),
             options=call["options"],
             others={"arguments": tuple(call["arguments"]), "calls": call["calls"]},
         )

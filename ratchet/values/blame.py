@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from ratchet.values.loss import Loss
 from ratchet.values.place import Place
 
-STALLS, WAITS = "stalls", "waits"
-"""What a region may be bound by besides a unit: empty bundles, and waiting for DMAs and semaphores."""
+STALLS, WAITS, LINKS = "stalls", "waits", "links"
+"""What a region may be bound by besides a unit: empty bundles, and waiting: for its own chip's DMAs and semaphores, or
+for traffic between chips."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class LineCost:
     """Issue slots left empty in this line's cycles."""
     spill_stores: int
     spill_loads: int
+    link_wait_cycles: int = 0
+    """Part of ``wait_cycles``: for what another chip sends, or for what is on its way to one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +58,12 @@ class RegionCost:
     """Least time for which each resource is needed: the busiest matrix and cross-lane unit, instructions over slots
     for the others, and ``HBM`` for the transfers issued here."""
     critical: str
-    """What takes longest of: each unit, ``STALLS``, ``WAITS``; ``HBM`` only where it is busy for more than half of the
-    time, because transfers go on beside everything else; ``""`` outside kernels."""
+    """What takes longest of: each unit, ``STALLS``, ``WAITS``, ``LINKS``; ``HBM`` only where it is busy for more than
+    half of the time, because transfers go on beside everything else; ``""`` outside kernels."""
     lines: tuple[LineCost, ...]
     """Costliest first."""
+    link_wait_cycles: int = 0
+    """Part of ``wait_cycles``, as of a line."""
 
 
 @dataclass(frozen=True, kw_only=True)

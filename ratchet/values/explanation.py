@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ratchet.values.artefact import ArraySpec, Mesh
 from ratchet.values.place import SourceLine
 from ratchet.values.program import Copy, Footprint, Saving, Vmem
 from ratchet.values.status import Status
@@ -27,7 +28,7 @@ class Limit(Enum):
     COPIES = "copies by XLA"
     """Moving bytes without computing: transposes, relayouts and copies around the operations."""
     LINKS = "links"
-    """A collective of XLA's: sending, and waiting for the other chips."""
+    """Sending, and waiting for the other chips: XLA's collectives, and kernels that send."""
     LAUNCH = "launch"
     """The program around all operations, and what the runtime adds to it."""
 
@@ -85,6 +86,12 @@ class Explanation:
     timeline: Timeline | None = None
     band: Band | None = None
     """Where the measured latency is expected, 9 times in 10."""
+    mesh: Mesh = Mesh()  # noqa: RUF009 - a frozen value
+    """Of a program on a slice: its axes, and how each of ``inputs`` lies on them."""
+    inputs: tuple[ArraySpec, ...] = ()
+    """As the program takes them, whole; of a program on a slice."""
+    parts: tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...]] = ((), ())
+    """What each chip of a slice holds of the inputs and of the outputs, dtypes as XLA has them."""
     ops: tuple[OpShare, ...] = ()
     """Costliest first; their cycles sum to those of ``timeline``."""
     limits: Mapping[Limit, int] | None = None

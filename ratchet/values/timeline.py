@@ -113,6 +113,9 @@ class Timeline:
     """Bytes that this chip sent to others, counted once however many links they crossed."""
     ici_wait_cycles: int = 0
     """Part of ``dma_wait_cycles``: waiting for what another chip sends, or for what is on its way to one."""
+    ici_cycles: int = 0
+    """In which anything was under way to or from this chip after the launch; less what was waited for then, it went on
+    beside other work. 0 where not all messages are kept."""
     launch_cycles: int = 0
     """Cycles at the beginning in which chips of a slice wait for each other and compare what each was asked to run."""
     chips: tuple[Timeline, ...] = ()

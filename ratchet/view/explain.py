@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ratchet.values import Copy, Explanation, LineCost, OpKind, OpShare, Saving, Timeline, Vmem, VmemAllocation
+from ratchet.values import (
+    ArraySpec,
+    Copy,
+    Explanation,
+    LineCost,
+    OpKind,
+    OpShare,
+    Saving,
+    Timeline,
+    Vmem,
+    VmemAllocation,
+)
 from ratchet.values.place import Code, Op
 from ratchet.values.program import Remedy, VmemUse
 from ratchet.values.status import Status
@@ -20,6 +32,8 @@ _LEAST = 0.001
 _NAME, _ORIGIN = 32, 60
 _SAVINGS, _LINES, _COPIES, _OTHERS = 4, 16, 12, 5
 """Rows that are shown of each."""
+_OF_CHIP = ("chip_index", "cycles", "launch_cycles", "ici_cycles", "ici_wait_cycles", "ici_bytes", "hbm_read_bytes",
+            "hbm_write_bytes")  # fmt: skip
 _NAMES = {"stalls": "empty", "waits": "waiting"}
 
 
@@ -47,6 +61,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
             yield ""
             yield "lines of the kernels"
             yield from _source_lines(lines, max(1, timeline.cycles), timeline.clock_hz)
+        if timeline.chips:
+            yield ""
+            yield from _between_chips(explanation, timeline)
         yield ""
         yield "losses, largest first"
         yield from (f"  {rank}. {said}" for rank, said in enumerate(losses_in_words(timeline), start=1))
@@ -58,6 +75,32 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield ""
         yield "not modelled"
         yield from (f"  - {said}" for said in omissions_in_words(timeline))
+
+
+def _between_chips(explanation: Explanation, timeline: Timeline) -> Iterator[str]:
+    """How arrays lie on the chips, and what each chip does besides computing."""
+    mesh, ms = explanation.mesh, 1e3 / timeline.clock_hz
+    given, made = (", ".join(map(str, arrays)) or "nothing" for arrays in explanation.parts)
+    splits = [split_in_words(one, split) for one, split in zip(explanation.inputs, mesh.inputs, strict=False)]
+    yield f"chips: {' x '.join(f'{name} {count}' for name, count in mesh.axes)}; inputs {', '.join(splits)}"
+    yield f"  each holds {given} of the inputs, {made} of the outputs"
+    if explanation.footprint is not None:
+        memory = explanation.footprint
+        yield f"  and needs {size(memory.hbm_bytes)} of its {size(memory.hbm_limit_bytes)} of HBM"
+    yield f"  {'chip':>4} {'ms':>9} {'links ms':>9} {'hidden':>7} {'sent':>10} {'HBM read':>10} {'written':>10}"
+    for chip in timeline.chips:
+        waited = max(0, chip.ici_wait_cycles - chip.launch_cycles)
+        hidden = _percent(max(0, chip.ici_cycles - waited) / chip.ici_cycles) if chip.ici_cycles else ""
+        moved = " ".join(f"{size(one):>10}" for one in (chip.ici_bytes, chip.hbm_read_bytes, chip.hbm_write_bytes))
+        yield f"  {chip.chip_index:>4} {chip.cycles * ms:>9.4f} {chip.ici_cycles * ms:>9.4f} {hidden:>7} {moved}"
+    yield "  links: with anything under way to or from the chip; hidden: part of it beside other work of the chip"
+
+
+def split_in_words(array: ArraySpec, split: Sequence[Sequence[str]]) -> str:
+    """``bfloat16[2048@chip,1024]``: as arrays are written on a command line."""
+    over = [f"@{'+'.join(names)}" if names else "" for names in split]
+    sides = [f"{side}{axis}" for side, axis in itertools.zip_longest(array.shape, over, fillvalue="")]
+    return f"{array.dtype}[{','.join(sides)}]"
 
 
 def headline(explanation: Explanation) -> str:
@@ -123,7 +166,8 @@ def _busy(busy: Mapping[str, float]) -> str:
 
 def _source_lines(lines: Sequence[LineCost], cycles: int, clock_hz: float) -> Iterator[str]:
     for line in lines[:_LINES]:
-        parts = {**line.issue_cycles, "waiting": line.wait_cycles}
+        own = line.wait_cycles - line.link_wait_cycles
+        parts = {**line.issue_cycles, "waiting": own, "waiting for links": line.link_wait_cycles}
         parts |= {f"empty for {unit}": spent for unit, spent in line.stall_cycles.items()}
         spent = _time(line.cycles, cycles, clock_hz)
         yield f"{spent}  {where(line.place):28} {mostly(parts, line.cycles)}"
@@ -231,6 +275,7 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         **plain(explanation, _TABLES),
         "lines": plain(timeline.blame.lines, _TABLES) if timeline else [],
+        "chips": [{name: getattr(chip, name) for name in _OF_CHIP} for chip in timeline.chips] if timeline else [],
         "losses": losses_in_words(timeline) if timeline else [],
         "not_modelled": omissions_in_words(timeline) if timeline else [],
     }
@@ -255,6 +300,6 @@ _TABLES: Tables = {
         "limits": lambda explanation: explanation.limits or {},
         "savings": lambda explanation: [_saving(one, explanation.knobs) for one in explanation.savings],
     },
-    LineCost: {"where": "place", **same("cycles", "issue_cycles", "stall_cycles", "wait_cycles")},
+    LineCost: {"where": "place", **same("cycles", "issue_cycles", "stall_cycles", "wait_cycles", "link_wait_cycles")},
     Vmem: {...: (), "fits": "fits"},
 }

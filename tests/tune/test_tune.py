@@ -11,7 +11,7 @@ import pytest
 
 import ratchet
 from ratchet.commands.cli import main
-from ratchet.exam.candidate import target
+from ratchet.exam.candidate import arrays
 from ratchet.exam.candidate.target import Target
 from ratchet.exam.measure import devices
 from ratchet.tune import shortlist as measuring
@@ -273,4 +273,4 @@ def test_options_that_do_not_go_together_are_refused_first(more, said, capsys, t
 def test_every_captured_dtype_is_one_that_a_case_takes():
     for dtype in ("bfloat16", "float8_e4m3fn", "int4", "uint8", "bool", "float32"):
         spec = jax.ShapeDtypeStruct((8, 128), dtype)
-        assert target.array(f"{spec.dtype.name}[8,128]") == ArraySpec(shape=(8, 128), dtype=dtype)
+        assert arrays.array(f"{spec.dtype.name}[8,128]") == ArraySpec(shape=(8, 128), dtype=dtype)

@@ -9,30 +9,36 @@ key that returns them (pytrees too), or a table of named cases in a TOML file:
     options = { causal = true }     # keyword arguments of the function
     chip = "v6e"
 
+    [layer]
+    inputs = ["bf16[2048@chip,1024]", "bf16[1024,16384@chip]"]  # rows of the one, columns of the other
+    mesh = { chip = 8 }
+
 A target is imported in a jail, where of the user's own files only those are that it imports by name.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ratchet.exam.candidate import configuration, tracer
+from ratchet.exam.candidate.arrays import Split, axes, check_mesh, split_array
+from ratchet.exam.candidate.contract import OPTIONAL
 from ratchet.exam.candidate.source_closure import SourceClosure, check_tops, closure_of, work_tree
+from ratchet.exam.problem import mesh as meshes
 from ratchet.exam.problem import problem
 from ratchet.process import paths
 from ratchet.process.boot.installed import sources_of
 from ratchet.process.sandbox import interpreter as interpreters
 from ratchet.process.sandbox.child import Child, Limits, packages
 from ratchet.tpu.chips import CHIPS, V5E
-from ratchet.values import ArraySpec, Artefact
+from ratchet.values import ArraySpec, Artefact, Mesh
 from ratchet.values.status import Refusal, Status
 
 WORKER = "ratchet.exam.candidate.target_worker"
@@ -43,29 +49,9 @@ KERNEL, GENERATOR = "kernel_fn", "generate_inputs"
 """What a kernel file calls its function and its generator."""
 _STABLEHLO = {"0.10.2": "1.17.0", "0.12.0.1": "1.22.0"}
 """The newest StableHLO that a JAX reads; of others, the oldest is read."""
-_KEYS = ("inputs", "options", "chip")
+_KEYS = ("inputs", "options", "chip", "mesh")
 """What the table of a case may hold."""
 _LONGEST_NAME = 100
-_ARRAY = re.compile(r"([a-z][a-z0-9_]*)\[([0-9, ]*)\]")
-_NARROW = (
-    (4, "e2m1fn"),
-    *((8, kind) for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")),
-)
-"""JAX's floats of few bits: how many, and of which kind."""
-_SHORT = {
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"{sign}{bits}": f"int{bits}" for sign in "is" for bits in (2, 4, 8, 16, 32, 64)},
-    **{f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    "bf16": "bfloat16",
-    "pred": "bool",
-    **{f"c{bits}": f"complex{bits}" for bits in (64, 128)},
-    **{f"f{bits}{kind}": f"float{bits}_{kind}" for bits, kind in _NARROW},
-}
-_DTYPES = frozenset(_SHORT.values())
-_WIDE = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
-"""What JAX makes of dtypes of 64 bits, which it knows only with a switch that is off here."""
-_MOST_ROWS = 1 << 31
-"""More than any side of an array has that a chip holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +78,10 @@ class Case:
     """Instead of ``inputs``: a function of a PRNG key, ``pkg.mod:fn``, or ``fn`` of the target's own module."""
     options: Mapping[str, Any] = field(default_factory=dict)
     chip: str = V5E.name
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    """Sizes by axis, of a program on a slice; a kernel file has its own."""
+    splits: tuple[Split, ...] = ()
+    """For each of ``inputs``, how it lies on the mesh. Those of a generator are whole on each chip."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a captured call says of itself beside these."""
 
@@ -104,6 +94,7 @@ class Exported:
     """``jax.export`` artefact for platform ``tpu``; its leaves in order."""
     inputs: tuple[ArraySpec, ...]
     outputs: tuple[ArraySpec, ...]
+    mesh: Mesh
     files: Mapping[str, str]
     """SHA-256 by path in the source folder, of all files that were in the jail: the target can have read no others."""
     imported: tuple[str, ...]
@@ -123,6 +114,7 @@ class Exported:
             tiling_meta={},
             inputs=self.inputs,
             outputs=self.outputs,
+            mesh=self.mesh,
             program=self.program,
             reference_sha256="",
             inputs_sha256="",
@@ -159,29 +151,6 @@ def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
     return Target(module=module, attribute=attribute, source=source)
 
 
-def array(text: str) -> ArraySpec:
-    """Read ``bf16[1024,256]``; dtypes in JAX's long names or XLA's short ones. ``f32[]`` is a scalar.
-
-    Raises:
-      Refusal: ``USAGE``.
-    """
-    match = _ARRAY.fullmatch(text.strip())
-    if match is None:
-        raise Refusal(Status.USAGE, f"{text!r:.80} is no array: wanted dtype[size,size], such as bf16[1024,256]")
-    dtype = _SHORT.get(match[1], match[1])
-    if dtype not in _DTYPES:
-        message = (
-            f"{match[1]!r:.40} in {text!r:.80} is no dtype: wanted one of JAX's, such as bf16, float32, s8 or bool"
-        )
-        raise Refusal(Status.USAGE, message)
-    if dtype in _WIDE:
-        raise Refusal(Status.USAGE, f"{text!r:.80}: JAX traces {dtype} as {_WIDE[dtype]} here: wanted that")
-    sizes = [int(size) for size in match[2].split(",") if size.strip()]
-    if any(size >= _MOST_ROWS for size in sizes):
-        raise Refusal(Status.USAGE, f"{text!r:.80} is no array that a chip holds: wanted sizes below {_MOST_ROWS}")
-    return ArraySpec(shape=tuple(sizes), dtype=dtype)
-
-
 def cases(path: Path) -> tuple[Case, ...]:
     """The named cases of a TOML file: one table each, in their order.
 
@@ -207,11 +176,24 @@ def cases_of(document: Mapping[str, Any], where: str) -> tuple[Case, ...]:
     return tuple(_case(name, table, f"{where}: [{name}]") for name, table in document.items())
 
 
-def inline(inputs: Sequence[str], *, chip: str = V5E.name, options: Mapping[str, Any] | None = None) -> Case:
-    """The case of ``--input bf16[8,128] --input …``, or of one ``--input pkg.mod:fn``. Raises as ``array``."""
+def inline(
+    inputs: Sequence[str], *, chip: str = V5E.name, options: Mapping[str, Any] | None = None, mesh: str = ""
+) -> Case:
+    """The case of ``--input bf16[8,128] --input …``, or of one ``--input pkg.mod:fn``; ``mesh`` as ``chip=8``.
+
+    Raises:
+      Refusal: as ``arrays.split_array``, ``axes`` and ``check_mesh``.
+    """
     generator = inputs[0] if len(inputs) == 1 and "[" not in inputs[0] else ""
-    specs = () if generator else tuple(map(array, inputs))
-    return Case(inputs=specs, generator=generator, chip=_chip(chip, "--chip"), options=options or {})
+    case = Case(generator=generator, chip=_chip(chip, "--chip"), options=options or {})
+    return _with_arrays(case, () if generator else inputs, axes(mesh) if mesh else {})
+
+
+def _with_arrays(case: Case, inputs: Sequence[str], mesh: Mapping[str, int]) -> Case:
+    read = [split_array(text) for text in inputs]
+    specs, splits = tuple(spec for spec, _ in read), tuple(split for _, split in read)
+    check_mesh(mesh, specs, splits)
+    return replace(case, inputs=specs, mesh=mesh, splits=splits if mesh else ())
 
 
 def closure(*targets: Target, others: Mapping[str, bytes] | None = None) -> SourceClosure:
@@ -258,6 +240,9 @@ def export(
         "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in case.inputs],
         "options": dict(case.options),
         "chip": case.chip,
+        "mesh": dict(case.mesh),
+        "input_shardings": case.splits,
+        "meta": OPTIONAL if target.attribute == KERNEL else "",
         "stablehlo": newest_stablehlo(),
         "archive": ARCHIVE,
         "spare": SPARE,
@@ -277,9 +262,11 @@ def export(
             raise tracer.ended(ending, name, limits)
         record = tracer.read_record(child.folder, name)
         with tracer.complete(name, "record"):
+            inputs = problem.specs(record["inputs"])
             return Exported(
                 program=child.folder.read("kernel.bin", tracer.MAX_PROGRAM_BYTES),
-                inputs=problem.specs(record["inputs"]),
+                inputs=inputs,
+                mesh=meshes.read(record, inputs),
                 outputs=problem.specs(record["outputs"]),
                 files=files.sha256,
                 imported=tuple(path for path in files.files if path in record["imported"]),
@@ -319,13 +306,12 @@ def _case(name: str, table: Mapping[str, Any], where: str) -> Case:
     if odd := [key for key, value in options.items() if not _is_plain(value)]:
         message = f"{where}: options: {odd[0]} is {options[odd[0]]!r:.60}, wanted numbers, texts, truth values or lists"
         raise Refusal(Status.USAGE, message)
-    return Case(
-        name=name,
-        inputs=() if generator else tuple(map(array, inputs or [])),
-        generator=generator,
-        options=dict(options),
-        chip=_chip(table.get("chip", V5E.name), where),
-    )
+    mesh = table.get("mesh", {})
+    if not isinstance(mesh, Mapping) or not all(type(size) is int and size > 0 for size in mesh.values()):
+        raise Refusal(Status.USAGE, f"{where}: mesh is {mesh!r:.60}, wanted sizes by axis, such as {{ chip = 8 }}")
+    chip = _chip(table.get("chip", V5E.name), where)
+    case = Case(name=name, generator=generator, options=dict(options), chip=chip)
+    return _with_arrays(case, () if generator else inputs or [], dict(mesh))
 
 
 def _is_plain(value: object) -> bool:

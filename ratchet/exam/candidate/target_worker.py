@@ -23,8 +23,12 @@ from jaxlib.mlir.dialects import stablehlo
 from ratchet.exam.candidate.user_code import SourceFinder, answer, blame, specs_of
 from ratchet.process.sandbox.child import serve
 from ratchet.tpu.chips import CHIPS, Chip
-from ratchet.tpu.exporting import exported, for_tpu
-from ratchet.values.status import Status
+from ratchet.tpu.exporting import exported, for_tpu, placed
+from ratchet.values import Mesh
+from ratchet.values.status import Refusal, Status
+
+MESH = ("mesh", "input_shardings")
+"""What a request and ``get_tiling_meta()`` say of one, in the words of ``exam.problem.mesh``."""
 
 
 def attribute(named: Sequence[str], files: SourceFinder) -> Any:
@@ -47,13 +51,34 @@ def arguments(asked: Mapping[str, Any], files: SourceFinder) -> Any:
 
 
 @contextlib.contextmanager
-def lowering(chip: Chip) -> Iterator[None]:
-    """While the block runs, kernels see ``chip``, in a JAX that can say so."""
+def lowering(mesh: Mesh, chip: Chip) -> Iterator[Any]:
+    """While the block runs, kernels see ``chip``, in a JAX that can say so; it gives the ambient mesh.
+
+    Raises:
+      Refusal: ``USAGE`` for a mesh under another JAX.
+    """
     if hasattr(jax.sharding, "AbstractDevice"):
-        with for_tpu(chip=chip):
-            yield
+        with for_tpu(mesh, chip) as ambient:
+            yield ambient
+    elif mesh.chips > 1:
+        raise Refusal(Status.USAGE, f"JAX {jax.__version__} exports for one chip here: wanted 0.9 or newer for a mesh")
     else:
-        yield
+        yield None
+
+
+def mesh_of(asked: Mapping[str, Any], leaves: Sequence[Any], files: SourceFinder) -> tuple[Mesh, dict[str, Any]]:
+    """The mesh that is asked for, or that a kernel file declares; also as it was said, which the judge checks."""
+    said = {name: asked[name] for name in MESH}
+    with blame(Status.CONTRACT, files, asked["meta"]):
+        if asked["meta"] and not said["mesh"]:
+            meta: Any = getattr(sys.modules[asked["target"][0]], asked["meta"], dict)()
+            said = {name: meta[name] for name in MESH if name in meta}
+        axes = tuple(said.get("mesh", {}).items())
+        if axes and not said.get("input_shardings"):
+            said["input_shardings"] = [[] for _ in leaves]
+        splits = [[(axis,) if isinstance(axis, str) else tuple(axis or ()) for axis in split]
+                  for split in said.get("input_shardings", ())]  # fmt: skip
+        return Mesh(axes=axes, inputs=tuple(map(tuple, splits)) if axes else ()), said
 
 
 def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
@@ -77,13 +102,16 @@ def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     function: Callable[..., Any] = attribute(asked["target"], files)
     leaves, tree = jax.tree.flatten(arguments(asked, files))
     options = asked["options"]
-    with blame(Status.LOWERING_FAILED, files, asked["target"][1]), lowering(CHIPS[asked["chip"]]):
-        program = exported(lambda *given: function(*jax.tree.unflatten(tree, given), **options), leaves)
+    mesh, said = mesh_of(asked, leaves, files)
+    with blame(Status.LOWERING_FAILED, files, asked["target"][1]), lowering(mesh, CHIPS[asked["chip"]]) as ambient:
+        on_mesh = placed(leaves, mesh, ambient)
+        program = exported(lambda *given: function(*jax.tree.unflatten(tree, given), **options), on_mesh)
         program = in_stablehlo(program, asked["stablehlo"])
     (folder / "kernel.bin").write_bytes(program.serialize())
     return {
         "inputs": specs_of(program.in_avals),
         "outputs": specs_of(program.out_avals),
+        **said,
         "imported": files.imported(),
         "jax_version": jax.__version__,
     }

@@ -38,7 +38,7 @@ def read(meta: Mapping[str, object], inputs: Sequence[ArraySpec]) -> Mesh:
         if split is None:
             wrong.append(f"input_shardings[{number}] is {entry!r:.80}, wanted a list of None, axis names or lists")
             continue
-        wrong += [f"input_shardings[{number}]: {what}" for what in _disagreements(split, spec, declared)]
+        wrong += [f"input_shardings[{number}]: {what}" for what in disagreements(split, spec, declared)]
         splits.append(split)
     if wrong:
         raise _refusal(wrong)
@@ -61,7 +61,8 @@ def _split(entry: object) -> tuple[tuple[str, ...], ...] | None:
     return tuple(axes_of_each)
 
 
-def _disagreements(split: Sequence[Sequence[str]], spec: ArraySpec, axes: Mapping[str, int]) -> list[str]:
+def disagreements(split: Sequence[Sequence[str]], spec: ArraySpec, axes: Mapping[str, int]) -> list[str]:
+    """What is wrong with an array's split over the axes of a mesh, in words."""
     wrong = [f"{len(split)} dimensions for {spec}"] if len(split) > len(spec.shape) else []
     names = [name for dimension in split for name in dimension]
     wrong += [f"no axis {name!r} in the mesh" for name in names if name not in axes]

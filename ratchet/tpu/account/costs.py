@@ -36,6 +36,8 @@ class Activity(Enum):
     ISSUE = "issue"
     STALL = "stall"
     WAIT = "wait"
+    LINK_WAIT = "link wait"
+    """For what another chip sends, or for what is on its way to one."""
     DELAY = "delay"
 
 

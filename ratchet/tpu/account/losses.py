@@ -172,14 +172,14 @@ class _Run:
                 yield self._crowded(unit)
 
     def _waits(self) -> Waits | None:
-        waited = sum(region.wait_cycles for region in self.kernels)
+        waited = sum(_own_waits(region) for region in self.kernels)
         if not waited:
             return None
         busy = self._busy("HBM") / self.kernel_cycles
         return Waits(
-            **self._ceiling(max(r.cycles - r.wait_cycles, *r.busy_cycles.values()) for r in self.kernels),
+            **self._ceiling(max(r.cycles - _own_waits(r), *r.busy_cycles.values()) for r in self.kernels),
             wait_cycles=waited,
-            place=self._costliest(lambda line: line.wait_cycles),
+            place=self._costliest(_own_waits),
             hbm_busy_share=busy,
             cause=_cause(busy),
         )
@@ -285,6 +285,11 @@ class _Run:
         for line in self.lines:
             sums[line.place] += cost(line)
         return max(sums, key=lambda place: sums[place])
+
+
+def _own_waits(of: RegionCost | LineCost) -> int:
+    """Cycles that are waited for DMAs and semaphores of the chip's own."""
+    return of.wait_cycles - of.link_wait_cycles
 
 
 def _issues(lines: Sequence[LineCost], slot: str) -> int:

@@ -15,7 +15,7 @@ from ratchet.tpu.account.costs import ISSUE_SLOTS, Account, Activity, Cell, Exec
 from ratchet.tpu.account.losses import losses
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.tpu.machine.record import Record
-from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
+from ratchet.values.blame import LINKS, STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
 from ratchet.values.place import Code, Op, Place
 
 PARTS = ("first", "steady", "last", "whole")
@@ -66,13 +66,14 @@ def _kernel_region(name: str, part: str, account: Account) -> RegionCost:
     recorded, done, placed = account.parts[part]
     sums = Sums()
     sums.add(placed)
-    for (address, _), cycles in recorded.waits.items():
-        sums.cells[Cell(account.waits.get(address, Code.PIPELINE), Activity.WAIT)] += cycles
+    for wait, cycles in recorded.waits.items():
+        sums.cells[Cell(account.waits.get(wait.address, Code.PIPELINE), _ACTIVITY[wait.remote])] += cycles
     sums.cells[Cell(Code.PIPELINE, Activity.DELAY)] += recorded.cycles - sums.cells.total()
     waited, busy = sum(recorded.waits.values()), _busy_cycles(done)
+    between = sum(cycles for wait, cycles in recorded.waits.items() if wait.remote)
     busy["HBM"] = min(recorded.cycles, ceil(recorded.hbm_cycles))
     bound = {unit: cycles for unit, cycles in busy.items() if unit != "HBM" or cycles > recorded.cycles // 2}
-    bound |= {STALLS: done.empty, WAITS: waited}
+    bound |= {STALLS: done.empty, WAITS: waited - between, LINKS: between}
     return RegionCost(
         kernel=name,
         name=part,
@@ -83,6 +84,7 @@ def _kernel_region(name: str, part: str, account: Account) -> RegionCost:
         busy_cycles=busy,
         critical=max(bound, key=lambda unit: bound[unit]),
         lines=sums.lines(),
+        link_wait_cycles=between,
     )
 
 
@@ -93,10 +95,10 @@ def _outside(record: Record, accounts: Mapping[str, Account], cycles: int) -> Re
         if account.elsewhere is None or account.outside is None:
             continue
         sums.add(account.outside)
-        for (_, flag), waited in record.steps.waits.get(name, {}).items():
-            op = record.addresses.awaited_op(flag)
+        for wait, waited in record.steps.waits.get(name, {}).items():
+            op = record.addresses.awaited_op(wait.flag)
             place = Op(name=op, opcode=record.opcodes[op]) if op else account.elsewhere
-            sums.cells[Cell(place, Activity.WAIT)] += waited
+            sums.cells[Cell(place, _ACTIVITY[wait.remote])] += waited
     sums.cells[Cell(Code.TOP_LEVEL, Activity.DELAY)] += cycles - sums.cells.total()
     lines = sums.lines()
     return RegionCost(
@@ -106,6 +108,7 @@ def _outside(record: Record, accounts: Mapping[str, Account], cycles: int) -> Re
         cycles=cycles,
         stall_cycles=sum(sum(line.stall_cycles.values()) for line in lines),
         wait_cycles=sum(line.wait_cycles for line in lines),
+        link_wait_cycles=sum(line.link_wait_cycles for line in lines),
         busy_cycles={},
         critical="",
         lines=lines,
@@ -151,6 +154,10 @@ def _step_kinds(record: Record, accounts: Mapping[str, Account]) -> tuple[StepKi
     return (*kinds[:KINDS], together)
 
 
+_ACTIVITY = {False: Activity.WAIT, True: Activity.LINK_WAIT}
+"""What a wait is, by whether it is for traffic between chips."""
+
+
 class Sums:
     """Cycles, instructions and empty slots by place, being added up."""
 
@@ -173,7 +180,8 @@ class Sums:
         for activity, parts in ((Activity.ISSUE, line.issue_cycles), (Activity.STALL, line.stall_cycles)):
             for unit, cycles in parts.items():
                 self.cells[Cell(line.place, activity, unit)] += cycles
-        self.cells[Cell(line.place, Activity.WAIT)] += line.wait_cycles
+        self.cells[Cell(line.place, Activity.WAIT)] += line.wait_cycles - line.link_wait_cycles
+        self.cells[Cell(line.place, Activity.LINK_WAIT)] += line.link_wait_cycles
         self.cells[Cell(line.place, Activity.DELAY)] += line.delay_cycles
         self._empty_slots[line.place] += line.empty_slots - ISSUE_SLOTS * (line.wait_cycles + line.delay_cycles)
         self._issues.setdefault(line.place, Counter()).update(line.issues)
@@ -193,7 +201,8 @@ class Sums:
 
     def _line(self, place: Place, parts: Mapping[Activity, Mapping[str, int]]) -> LineCost:
         issues = self._issues.get(place, Counter())
-        wait, delay = parts[Activity.WAIT].get("", 0), parts[Activity.DELAY].get("", 0)
+        own, between, delay = (parts[one].get("", 0) for one in (*_ACTIVITY.values(), Activity.DELAY))
+        wait = own + between
         return LineCost(
             place=place,
             cycles=sum(sum(cycles.values()) for cycles in parts.values()),
@@ -205,4 +214,5 @@ class Sums:
             empty_slots=self._empty_slots[place] + ISSUE_SLOTS * (wait + delay),
             spill_stores=issues.get("SPILL", 0),
             spill_loads=issues.get("FILL", 0),
+            link_wait_cycles=between,
         )

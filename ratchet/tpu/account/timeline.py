@@ -70,9 +70,23 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         chip_index=record.chip_index,
         ici_bytes=record.sent_bytes,
         ici_wait_cycles=memory.remote_wait_cycles,
+        ici_cycles=_under_way(record),
         launch_cycles=record.launch_cycles,
         control=record.control() if decided else None,
     )
+
+
+def _under_way(record: Record) -> int:
+    """Cycles after the launch in which a message to or from the chip was under way; 0 where not all are kept."""
+    if record.more_messages:
+        return 0
+    spent, reached = 0.0, float(record.launch_cycles)
+    own = [one for one in record.messages if record.chip_index in (one.source, one.target) and one.size_bytes]
+    for message in sorted(own, key=lambda one: one.begin):
+        begin, end = max(message.begin, reached), min(message.arrival, record.cycles)
+        spent += max(0.0, end - begin)
+        reached = max(reached, end)
+    return round(spent)
 
 
 def _grid_steps(record: Record, name: str) -> int:

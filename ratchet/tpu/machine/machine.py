@@ -17,7 +17,7 @@ from ratchet.tpu.machine.copies import CopyLog
 from ratchet.tpu.machine.dma import GRANULE_BYTES, DmaEngine, GeneralDma, Idle, Worked
 from ratchet.tpu.machine.memory import GRANULES_PER_ADDRESS, Inputs, Memory, ScalarInputs, operand_unknown
 from ratchet.tpu.machine.programs import Programs, Unit
-from ratchet.tpu.machine.record import GridSteps, Record
+from ratchet.tpu.machine.record import GridSteps, Record, Waited
 from ratchet.tpu.machine.slices import Result, results
 from ratchet.tpu.machine.sparse_cores import SparseCoreUnits
 from ratchet.tpu.machine.words import Arithmetic, NotExecutable, UndecidedBranch, Unknown, UnknownSteers
@@ -28,6 +28,8 @@ _FLAG = (1 << 13) - 1
 """Bits of a sync flag's number; above them is the core on chips that have two."""
 _TO_A_CHIP = 1 << 14
 """Bit of a DMA's overrides that sends it to another chip; above it is the core on chips that have two."""
+_TO_BOTH = 16
+"""From this bit on, a copy's flag names that of the other core, where it arrives as well."""
 MOST_GRANULES = 1 << 32
 """No copy is larger: memories of a TPU hold fewer granules of 32 B."""
 
@@ -280,9 +282,11 @@ class Machine(Arithmetic):
 
     def wait(self, now: int, flag: int, least: int, address: int) -> int:
         """Waits until ``flag`` holds at least ``least``; returns the cycle."""
+        between = self.engine.remote_wait_cycles
         until = self.engine.wait(now, flag, least, address)
         if until > now:
-            self._steps.waited(self._stack[-1].name, address, flag, until - now)
+            wait = Waited(address, flag, self.engine.remote_wait_cycles > between)
+            self._steps.waited(self._stack[-1].name, wait, until - now)
         return until
 
     def dma(  # noqa: PLR0913, PLR0917 - called by generated code, with one argument for each operand
@@ -306,7 +310,11 @@ class Machine(Arithmetic):
         piece = 0  # in one piece, or unknown
         if isinstance(strides, tuple) and isinstance(strides[2], int):
             piece = max(0, strides[2]) * GRANULES_PER_ADDRESS
-        self.engine.start(now, source, target, granules, flag, piece)
+        other = flag >> _TO_BOTH & (1 << _TO_BOTH) - 1
+        if other:  # XLA brings an operand to both cores at once
+            self._start_for_both(now, source, target, granules, (flag & (1 << _TO_BOTH) - 1, other), piece)
+        else:
+            self.engine.start(now, source, target, granules, flag, piece)
         if (target == "smem" or self.memory) and not self._keeps(target, stop):
             known = start if strides is None else None
             self.memory.copy(source, known, target, stop, granules, lambda: self._brought(source, start))
@@ -398,6 +406,12 @@ class Machine(Arithmetic):
         """Waits for a word of the other core, and returns it; ``met`` becomes when it is there."""
         self.met = now
         return self._told
+
+    def _start_for_both(
+        self, now: int, source: str, target: str, granules: int, flags: tuple[int, int], piece: int
+    ) -> None:
+        """Starts a copy that arrives at the other core of the chip as well, with the second of the flags there."""
+        raise CoresTalk
 
     # --- other chips, of which there are none ---
 

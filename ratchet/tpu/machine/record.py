@@ -30,8 +30,19 @@ KEPT_RUNS = 20_000
 FEW_STEPS = 5
 """With fewer iterations than this there is no steady state to speak of."""
 
-Waits = Counter[tuple[int, int]]
-"""Cycles waited, by bundle address and sync flag."""
+
+class Waited(NamedTuple):
+    """A wait of a listing, in all its executions."""
+
+    address: int
+    """Of its bundle."""
+    flag: int
+    remote: bool
+    """What ended it came from another chip, or was on its way to one."""
+
+
+Waits = Counter[Waited]
+"""Cycles waited."""
 
 
 class OpRun(NamedTuple):
@@ -178,9 +189,9 @@ class GridSteps:
         total[1] += end - start
         self.op_runs.add(OpRun(op, start, end))
 
-    def waited(self, listing: str, address: int, flag: int, cycles: int) -> None:
-        """A wait of ``cycles`` at a bundle of ``listing``."""
-        self.waits[listing][address, flag] += cycles
+    def waited(self, listing: str, wait: Waited, cycles: int) -> None:
+        """A wait of ``cycles`` in ``listing``."""
+        self.waits[listing][wait] += cycles
 
     def kernel(self, listing: str, translated: Translated) -> KernelSteps:
         """The record of one kernel listing."""
@@ -215,6 +226,8 @@ class Record:
     """When the chips of a slice had compared what each was asked to run."""
     messages: Sequence[Message] = ()
     """What is kept of what the chips of the slice sent each other."""
+    more_messages: int = 0
+    """What is not."""
     link_busy_cycles: int = 0
     """For which the busiest link of the slice carried bytes."""
 

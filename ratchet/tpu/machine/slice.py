@@ -11,7 +11,7 @@ v5e has one core, number 0; slices of other chips are not described.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -25,7 +25,7 @@ from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.tpu.machine.machine import Machine
 from ratchet.tpu.machine.memory import UNIT_BYTES, ScalarInputs
 from ratchet.tpu.machine.programs import OTHER_CORE, START_UP, Programs, Unit
-from ratchet.tpu.machine.record import Record, Run
+from ratchet.tpu.machine.record import Record, Run, Waited
 from ratchet.tpu.machine.translate import Translated
 from ratchet.tpu.machine.words import NotExecutable, Unknown
 from ratchet.values.omission import LinkModel, OpenSemaphore, Unmodelled
@@ -34,6 +34,8 @@ from ratchet.values.status import Refusal, Status
 BETWEEN_CORES_CYCLES = 36
 """From a push of one core until the other one has it: the distance at which the compiler sets push and pop."""
 
+_PLACES = 4
+"""Of a deadlock, how many are told."""
 _DUMMY = 0
 """A flag that nobody waits for."""
 _CHIP = (1 << 14) - 1
@@ -198,9 +200,23 @@ class ChipOfSlice(Machine):
         self.waits_for = None
         self.met = int(heard())
         if self.met > now:
-            self._steps.waited(self._stack[-1].name, address, OTHER_CORE, self.met - now)
+            wait = Waited(address, OTHER_CORE, remote=False)
+            self._steps.waited(self._stack[-1].name, wait, self.met - now)
             self.engine.waited_for_core(now, self.met)
         return other.told_at[number].word
+
+    def _start_for_both(
+        self, now: int, source: str, target: str, granules: int, flags: tuple[int, int], piece: int
+    ) -> None:
+        flag, other = flags
+        core = other >> 13
+        if core != _CORE_0 + (self.number ^ 1) % self._of_a_chip:
+            raise NotExecutable(f"a copy to both cores with the flags {flag:#x} and {other:#x}, of unknown meaning")
+        self._shared.order.before(self.number, now)
+        self.engine.shared_by(1)  # the other core reads nothing meanwhile
+        done = self.engine.start(now, source, target, granules, flag, piece)
+        self.engine.shared_by(self._programs.chip.cores)
+        self._deliver(self._chip(self.number ^ 1), done, other & _FLAG_OF_COPY, granules)
 
     # --- other chips ---
 
@@ -348,6 +364,7 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
         replace(
             records[core.number],
             messages=messages,
+            more_messages=links.log.count - len(messages),
             link_busy_cycles=max(link.busy_cycles for link in used),
             not_modelled=(*records[core.number].not_modelled, link_model, *core.open_semaphores()),
         )
@@ -368,21 +385,30 @@ def _deadlock(shared: Shared) -> Refusal:
     """All chips wait, and nothing is under way: who waits for whom, and for what."""
     stuck = [chip for chip in shared.chips if chip.waits_for is not None]
     stuck = [chip for chip in stuck if chip.waits_for and chip.waits_for.flag != OTHER_CORE] or stuck
-    edges = [f"{shared.called({chip.called})} for {_awaited(shared, chip)}" for chip in stuck]
+    edges = [f"{who} for {what}" for who, what in _together(shared, stuck, partial(_awaited, shared))]
     ended = {chip.called for chip in shared.chips if chip.waits_for is None}
     if ended:
         edges.append(f"{shared.called(ended)} reached the end")
-    places = [
-        f"{shared.called({chip.called}).capitalize()}, place {chip.place} in the mesh, {_waiting(chip)}"
-        f"{_so_far(shared, chip)}."
-        for chip in stuck
-    ]
+    waiting = _together(shared, stuck, lambda chip: f"{_waiting(chip)}{_so_far(shared, chip)}")
+    places = [f"{who.capitalize()} {what}." for who, what in waiting[:_PLACES]]
+    if waiting[_PLACES:]:
+        places.append(f"So do others at {len(waiting) - _PLACES} more places.")
     return Refusal(
         Status.DEADLOCK,
         f"the {shared.kind}s wait for each other for ever: {'; '.join(edges)}. "
         f"{' '.join(places)} "
         "Nothing is under way between them: look for a signal or a copy that not every one of them sends.",
     )
+
+
+def _together(
+    shared: Shared, stuck: Sequence[ChipOfSlice], what: Callable[[ChipOfSlice], str]
+) -> list[tuple[str, str]]:
+    """Who has the same said of it, and what."""
+    who: dict[str, set[int]] = {}
+    for chip in stuck:
+        who.setdefault(what(chip), set()).add(chip.called)
+    return [(shared.called(numbers), said) for said, numbers in who.items()]
 
 
 def _awaited(shared: Shared, chip: ChipOfSlice) -> str:
@@ -411,6 +437,6 @@ def _waiting(chip: ChipOfSlice) -> str:
     has = chip.engine.final_value(flag)
     op = chip.calls[-1][0] if chip.calls else "the top level"
     return (
-        f"in {op} at {chip.where(address)} waits for {chip.addresses.flag_name(flag)} to reach {least}; "
+        f"in {op} at {chip.where(address)}: waiting for {chip.addresses.flag_name(flag)} to reach {least}; "
         f"it is at {has}, {least - has} short"
     )

@@ -80,7 +80,7 @@ class Executor(Recorder):
         while at < len(block.operations):
             op = block.operations[at]
             if op.name in TERMINATORS:
-                self._give_back(block)
+                self.give_back(block)
                 return [self.values[value] for value in op.operands]
             if at in loops:
                 self._run_loop(loops[at])
@@ -155,7 +155,8 @@ class Executor(Recorder):
     def _array(self, value: Value) -> Array:
         return jnp.asarray(self.values[value], jax_dtype(value.type.dtype))
 
-    def _give_back(self, block: Block) -> None:
+    def give_back(self, block: Block) -> None:
+        """The end of the scope of what was allocated in a block."""
         for op in block.operations:
             if op.name == "tpu.sem_alloc":
                 self.check_at_rest(op.results[0])
@@ -248,11 +249,12 @@ class Executor(Recorder):
         self._write_notes()
         return [self.memory[buffer] for buffer in buffers]
 
-    def written(self, op: Op) -> list[Buffer]:
-        """The buffers from outside that an operation with regions may change, in a fixed order."""
-        inner = {value for nested in op.walk() for value in nested.results}
+    def written(self, *ops: Op) -> list[Buffer]:
+        """The buffers from outside that operations, with their regions, may change, in a fixed order."""
+        inside = [nested for op in ops for nested in op.walk()]
+        inner = {value for nested in inside for value in nested.results}
         buffers: dict[Buffer, None] = {}
-        for nested in op.walk():
+        for nested in inside:
             rule = RULES.get(nested.name)
             if rule is None:
                 continue

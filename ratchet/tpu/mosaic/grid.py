@@ -17,6 +17,7 @@ from jax import lax
 
 from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import in_flight
+from ratchet.tpu.mosaic.apart import Apart
 from ratchet.tpu.mosaic.arrays import Array, Index, known
 from ratchet.tpu.mosaic.copies import BLOCKS, COPIED, COPIES, Traced, begin
 from ratchet.tpu.mosaic.events import LOG, LOGGED
@@ -49,7 +50,7 @@ def run_kernel(  # noqa: PLR0913 - the operands of the call, and by keyword what
     Returns:
         The results, and ``report.report_of`` the run.
     """
-    executor = Executor(
+    executor = (Apart if options.apart else Executor)(
         kernel=kernel.module, outputs=len(outputs), options=options, fill=config[1], padding=config[2],
         sites=sites, device=device, devices=devices, axes=axes,
     )  # fmt: skip

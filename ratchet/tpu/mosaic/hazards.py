@@ -90,9 +90,20 @@ def _first_answer(translations: Translations, placed: Any, trials: Sequence[_Tri
     return replace(first, seconds=seconds)
 
 
+def _plain(translations: Translations, placed: Any) -> RunResult:
+    """The plain execution; where a chip waits for what is sent later, the one in which chips fall behind."""
+    first = translations.with_options().run(placed)
+    waits = any(one.kind is Kind.WAIT_WITHOUT_START for one in first.findings)
+    if not waits or translations.apart or translations.program.devices == 1:
+        return first
+    translations.apart = True
+    begin(translations)
+    return translations.with_options().run(placed)
+
+
 def _tried(translations: Translations, placed: Any, trials: Sequence[_Trial], first: RunResult | None) -> RunResult:
     """Every trial after the first execution, which is the plain one unless it is given."""
-    first = first or translations.with_options().run(placed)
+    first = first or _plain(translations, placed)
     if first.findings:
         return first
     seconds = first.seconds

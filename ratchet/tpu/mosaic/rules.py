@@ -83,7 +83,8 @@ def integer(op: Op, attribute: str) -> int:
     return int(str(op.attributes[attribute]))
 
 
-DMA_OPS = frozenset({"tpu.enqueue_dma", "tpu.wait_dma2", "tpu.wait_dma", "tpu.sem_wait"})
+WAITS = frozenset({"tpu.wait_dma2", "tpu.wait_dma", "tpu.sem_wait"})
+DMA_OPS = WAITS | {"tpu.enqueue_dma"}
 _DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
 """Which operand group names another device."""
 

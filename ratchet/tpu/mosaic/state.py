@@ -42,6 +42,8 @@ class Options:
     """Whether what the pipeline may read before it is written reads as memory never written (see ``operands``)."""
     digests: int = 0
     """How many digests of what the kernel reads are kept, to say where two executions part; 0 keeps none."""
+    apart: bool = False
+    """Whether a chip whose wait has nothing yet falls behind the others, instead of going on in step (``apart``)."""
     fast: bool = True
     """Whether what compiles faster and computes the same is made: unrolled loops as loops (``rerolled``), notes of
     copies in a loop (``in_flight``), late DMAs first (``hazards``), translations in the background."""

@@ -192,6 +192,8 @@ class Translations:
     def __init__(self, exported: Any, options: Options) -> None:
         self.program = Program(exported)
         self._options = options
+        self.apart = False
+        """Whether chips fall behind each other: some wait for what is sent after all have come to that wait."""
         self._made: dict[Options, Translation] = {}
         self._background: BackgroundJobs[Translation] = BackgroundJobs()
         assert self.with_options(**self.first)  # what cannot be translated is refused here
@@ -212,7 +214,7 @@ class Translations:
 
     def with_options(self, **options: Any) -> Translation:
         """The program translated with other options."""
-        wanted = replace(self._options, **options)
+        wanted = replace(self._options, apart=self.apart, **options)
         if wanted not in self._made:
             self._made[wanted] = self._background.take(wanted) or Translation(self.program, wanted)
         return self._made[wanted]
@@ -223,7 +225,7 @@ class Translations:
 
     def begin(self, *variants: dict[str, Any]) -> None:
         """Translate and compile beside what is executed next; ``with_options`` waits for its own."""
-        wanted = (replace(self._options, **variant) for variant in variants)
+        wanted = (replace(self._options, apart=self.apart, **variant) for variant in variants)
         if self._options.fast:
             self._background.begin({options: functools.partial(self._compiled, options) for options in wanted})
 

@@ -9,7 +9,7 @@ import pytest
 from jax import export
 from jaxlib.mlir.dialects import stablehlo
 
-from ratchet.exam.candidate import target
+from ratchet.exam.candidate import arrays, target
 from ratchet.exam.candidate.target_worker import in_stablehlo
 from ratchet.process import key
 from ratchet.process.sandbox import interpreter
@@ -182,7 +182,7 @@ def test_what_is_no_target_is_refused(text, source):
     [("f32[8, 128]", "float32[8,128]"), ("bfloat16[4]", "bfloat16[4]"), ("s32[]", "int32[]"), ("pred[2]", "bool[2]")],
 )
 def test_arrays_are_read(text, shown):
-    assert str(target.array(text)) == shown
+    assert str(arrays.array(text)) == shown
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,37 @@ def test_arrays_are_read(text, shown):
 )
 def test_what_is_no_array_of_a_chip_is_refused(text, said):
     with refused(Status.USAGE, said):
-        target.array(text)
+        arrays.array(text)
+
+
+def test_arrays_on_a_mesh_say_how_they_are_split():
+    spec, split = arrays.split_array("bf16[2048@chip, 1024]")
+    assert (str(spec), split) == ("bfloat16[2048,1024]", (("chip",), ()))
+    assert arrays.split_array("f32[8,16@x+y]")[1] == ((), ("x", "y"))
+    assert arrays.axes("x=2, y=4") == {"x": 2, "y": 4}
+    case = target.inline(["bf16[2048@chip,1024]", "f32[8]"], mesh="chip=8")
+    assert (case.mesh, case.splits) == ({"chip": 8}, ((("chip",), ()), ((),)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "mesh", "said"),
+    [
+        (["f32[8@chip]"], "", "say the mesh, too"),
+        (["f32[8@row]"], "chip=4", "no axis 'row' in the mesh"),
+        (["f32[6@chip]"], "chip=4", "4 chips cannot share 6 rows"),
+        (["f32[8]"], "chip:4", "is no mesh: wanted axis=size"),
+        (["f32[8+chip]"], "chip=4", "is no array"),
+        (["f32[8@]"], "chip=4", "is no array"),
+    ],
+)
+def test_what_does_not_lie_on_a_mesh_is_refused(inputs, mesh, said):
+    with refused(Status.USAGE, said):
+        target.inline(inputs, mesh=mesh)
 
 
 def test_every_short_dtype_is_one_of_jax():
     for text in ("bf16", "s2", "u4", "pred", "c64", "f8e8m0fnu", "f4e2m1fn", "float8_e4m3"):
-        dtype = target.array(f"{text}[8]").dtype
+        dtype = arrays.array(f"{text}[8]").dtype
         assert jax.ShapeDtypeStruct((8,), dtype).dtype.name == dtype
 
 

@@ -48,6 +48,14 @@ def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name
     assert why in said.reason
 
 
+def test_chips_that_send_only_after_their_own_wait_are_executed_one_after_the_other(judged):
+    said = judged("sums over the chips before", "v6e:2x2")
+    assert said.status is Status.PASS, said.reason
+    said = judged("sums over the chips before", "v6e:2x2", "the first one waits, too")
+    assert said.status is Status.DEADLOCK, said.reason
+    assert "kernel.py:" in said.reason
+
+
 def test_what_nobody_timed_between_chips_has_no_latency(judged):
     said = judged("a kernel, then XLA's sum", "tpu7x:2x2x1")
     assert said.status in (Status.NOT_MODELLED, Status.SCHEDULE_UNKNOWN), "newer compilers start them in another way"

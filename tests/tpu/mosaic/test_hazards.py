@@ -45,6 +45,8 @@ class Program:
     begun: list[Any] = field(default_factory=list)
     late: bool = False
     """Whether it answers with DMAs that arrive late."""
+    devices: int = 1
+    apart: bool = False
 
     @property
     def program(self) -> Program:
@@ -71,7 +73,7 @@ class Program:
         return replace(self, options=frozenset(name for name, on in options.items() if on))
 
     def begin(self, *variants: Any) -> None:
-        assert not self.runs, "they are compiled beside the first run"
+        assert self.apart or not self.runs, "they are compiled beside the first run"
         self.begun += variants
 
 
@@ -135,6 +137,15 @@ def test_what_the_plain_run_finds_is_enough():
     program = Program(lambda changed, options: result(0, FINDING))
     assert checked(program)[0] == FINDING
     assert len(program.runs) == 1
+
+
+def test_chips_fall_behind_each_other_where_one_waits_for_what_is_sent_later():
+    program = Program(lambda changed, options: result(0, *[FINDING] * (not program.apart)), devices=2)
+    assert checked(program)[0] is None
+    assert program.apart
+    stuck = Program(lambda changed, options: result(0, FINDING), devices=2)
+    assert checked(stuck)[0] == FINDING, "they wait for ever"
+    assert len(stuck.runs) == 2
 
 
 @pytest.mark.parametrize(

@@ -190,11 +190,21 @@ def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array
         _add(executor, semaphore, jnp.where(hit, target.bytes, 0))
 
 
+def awaited(executor: Executor, op: Op) -> tuple[Ref, Any]:
+    """The semaphore that an operation waits for, and how much it takes off it."""
+    if op.name == "tpu.sem_wait":
+        return executor.ref(op.operands[0]), executor[op.operands[1]]
+    if op.name == "tpu.wait_dma2":
+        (semaphore,), _, (end,), *_ = segments(op)
+    else:
+        semaphore, end = _waited(op)
+    return executor.ref(semaphore), executor.ref(end).bytes
+
+
 @rule("tpu.wait_dma2", attributes=("operandSegmentSizes", "strict_ordering"), checks=True,
       writes=lambda op: [op.operands[0]])  # fmt: skip
 def _wait_dma2(executor: Executor, op: Op) -> None:
-    (semaphore,), _, (target,), *_ = segments(op)
-    _wait(executor, op, executor.ref(semaphore), executor.ref(target).bytes)
+    _wait(executor, op)
 
 
 def _waited(op: Op) -> tuple[Value, Value]:
@@ -216,11 +226,11 @@ def _wait_dma(executor: Executor, op: Op) -> None:
     """Of module versions from 15 on: it names all that the copy's start does."""
     *_, core, subcore = segments(op)
     _one_core(executor, op, core, [subcore])
-    semaphore, end = _waited(op)
-    _wait(executor, op, executor.ref(semaphore), executor.ref(end).bytes)
+    _wait(executor, op)
 
 
-def _wait(executor: Executor, op: Op, semaphore: Ref, amount: Any) -> None:
+def _wait(executor: Executor, op: Op) -> None:
+    semaphore, amount = awaited(executor, op)
     executor.log(Did.WAIT, op, semaphore=_identity(executor, semaphore), amount=amount)
     before = _add(executor, semaphore, -amount if known(amount) else -jnp.asarray(amount, jnp.int32))
     executor.report(Kind.WAIT_WITHOUT_START, op, before < amount, "a wait for more than was started or signalled")
@@ -256,7 +266,7 @@ def _sem_signal(executor: Executor, op: Op) -> None:
 
 @rule("tpu.sem_wait", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
 def _sem_wait(executor: Executor, op: Op) -> None:
-    _wait(executor, op, executor.ref(op.operands[0]), executor[op.operands[1]])
+    _wait(executor, op)
 
 
 @rule("tpu.sem_barrier")
