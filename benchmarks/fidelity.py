@@ -9,8 +9,9 @@ constants were fitted on are apart from the others and predicted by constants fi
 (``cross-validated``). tokamax's kernels need the extra ``peers``. ``--compiled`` leaves out what is not compiled yet;
 ``--svg`` plots modelled against measured.
 
-Programs on several chips have a table of their own: bandwidth and hop of the links were fitted on its two rows in
-``benchmarks/data``, one each, so nothing of those is held out.
+Programs on several chips have a table of their own: of each chip bandwidth and hop of the links were fitted on its two
+rows in ``benchmarks/data``, one each. The last column predicts them without: v5p's by the links of v6e and the reverse,
+v5e's by the advertised bandwidth and the hop of v6e.
 
 Wall-clock rows carry one constant per source, the dispatch: fitted beside the machine's constants for the sources of
 ``benchmarks/data``, from the source's other rows elsewhere. Rows that must overflow VMEM are checked for that.
@@ -63,7 +64,7 @@ def examine(cases: Sequence[Case], programs: ProgramCache, say: Callable[[str], 
     programs.fill((case.recipe for case in cases), say)
     notes: Rows = []
     timed: list[Timed] = []
-    sliced: list[tuple[Case, Timeline]] = []
+    sliced: list[tuple[Case, Timeline, Timeline | None]] = []
     overflows: list[tuple[Case, bool]] = []
 
     def note(case: Case, what: str, why: str) -> None:
@@ -79,7 +80,7 @@ def examine(cases: Sequence[Case], programs: ProgramCache, say: Callable[[str], 
         if one.timed:
             timed.append(one.timed)
         elif one.timeline:
-            sliced.append((case, one.timeline))
+            sliced.append((case, one.timeline, one.elsewhere))
         elif one.refusal:
             overflow = one.refusal.status is Status.VMEM_OVERFLOW
             note(case, "overflows" if overflow else "refused", one.refusal.message)
@@ -149,8 +150,12 @@ def _rows(predictions: Iterable[Prediction]) -> Rows:
     ]
 
 
-def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> Rows:
+def _sliced(rows: Iterable[tuple[Case, Timeline, Timeline | None]]) -> Rows:
     fitted_on = _calibration_recipes()
+
+    def error(case: Case, timeline: Timeline | None) -> str:
+        return f"{_of_one(case, timeline) / case.measured_ms - 1:+.2%}" if timeline and case.measured_ms else ""
+
     return [
         {
             "row": case.number,
@@ -158,11 +163,12 @@ def _sliced(rows: Iterable[tuple[Case, Timeline]]) -> Rows:
             "chip": case.chip,
             "chips": len(timeline.chips),
             "measured ms": case.measured_ms,
-            "modelled ms": (modelled := _of_one(case, timeline)),
-            "error": f"{modelled / case.measured_ms - 1:+.2%}",
+            "modelled ms": _of_one(case, timeline),
+            "error": error(case, timeline),
             "links fitted on it": "yes" if _identity(case) in fitted_on else "no",
+            "error with others' links": error(case, elsewhere),
         }
-        for case, timeline in rows
+        for case, timeline, elsewhere in rows
         if case.measured_ms
     ]
 

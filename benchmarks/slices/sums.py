@@ -115,7 +115,7 @@ def local(x):
     reference="parts.at[0].set(parts.sum(0)).reshape(ALL, WIDTH)",
     wrong={
         "a sum is used before it is there": (("            copy.wait_recv()\n            mine", "            mine"),),
-        "to the wrong parent": (("arrived.at[level], me() - apart)", "arrived.at[level], me() + apart)"),),
+        "to the wrong parent": (("arrived.at[level], me() - apart)", "arrived.at[level], me() - 2 * apart)"),),
     },
 )
 BEFORE = Program(

@@ -23,7 +23,7 @@ from benchmarks.lib.published.cases import Case, builder_of
 from benchmarks.lib.published.tape import Tape, record
 from benchmarks.lib.published.timed import Timed
 from ratchet.process.sandbox.child import PACKAGE_ROOT
-from ratchet.tpu.chips import CHIPS, Chip
+from ratchet.tpu.chips import CHIPS, V5E, V5P, V6E, Chip
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.compiler.errors import classify
 from ratchet.tpu.dump.files import load_hlo
@@ -127,8 +127,17 @@ class Program:
         return arrays
 
 
-def timeline_of(case: Case, program: Program) -> Timeline:
-    """The run of a program, on one chip or several, with the stored constants.
+ELSEWHERE = {
+    "v5e": replace(V5E, links=V5E.links and V6E.links and replace(V5E.links, hop_s=V6E.links.hop_s)),
+    "v5p": replace(V5P, links=V6E.links),
+    "v6e": replace(V6E, links=V5P.links),
+}
+"""Chips with links that were fitted on no row of theirs: v5p's and v6e's have each other's; v5e's the advertised
+bandwidth, which its own is, and the hop of v6e."""
+
+
+def timeline_of(case: Case, program: Program, chip: Chip) -> Timeline:
+    """The run of a program on a chip or a slice of them, with the stored constants.
 
     Raises:
         Refusal: what the schedule machine refuses.
@@ -137,7 +146,7 @@ def timeline_of(case: Case, program: Program) -> Timeline:
     return model(
         program.folder / "schedule",
         hlo=hlo,
-        chip=CHIPS[case.chip],
+        chip=chip,
         compiler=compiler_version(),
         scalar_inputs=[program.scalar_inputs()] * len(hlo.device_ids),
         constants=program.constants,
@@ -179,6 +188,8 @@ class Outcome:
     """With a tape, where it was timed and its run is modelled."""
     timeline: Timeline | None = None
     """Of a program on several chips, instead of a tape."""
+    elsewhere: Timeline | None = None
+    """The same with the links of ``ELSEWHERE``."""
     refusal: Refusal | None = None
     """Of the schedule machine."""
 
@@ -192,7 +203,9 @@ def outcomes(programs: ProgramCache, cases: Iterable[Case]) -> Iterator[Outcome]
         if program and not program.not_built and not program.error and case.status == "ok" and case.measured_ms:
             try:
                 if len(program.hlo.device_ids) > 1:
-                    made = replace(made, timeline=timeline_of(case, program))
+                    own = timeline_of(case, program, CHIPS[case.chip])
+                    other = timeline_of(case, program, ELSEWHERE[case.chip]) if case.chip in ELSEWHERE else None
+                    made = replace(made, timeline=own, elsewhere=other)
                 else:
                     timed = Timed(case=case, tape=tape_of(case, program), identity=program.identity)
                     made = replace(made, timed=timed)
