@@ -162,10 +162,13 @@ def callee(op: ir.Operation) -> str:
     return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
-def give_kernels_calls_of_their_own(module: ir.Operation) -> None:
+def give_kernels_calls_of_their_own(module: ir.Operation) -> bool:
     """Put functions with kernels in the place of their calls, where one kernel's call would stand for several.
 
     That is one in a function that is called more than once. On several chips it may also be one on each.
+
+    Returns:
+        Whether anything was moved.
 
     Raises:
         Refusal: ``CANNOT_VERIFY`` for functions without end.
@@ -179,7 +182,7 @@ def give_kernels_calls_of_their_own(module: ir.Operation) -> None:
     sharded = [one for op in walk(module) if op.name == "sdy.manual_computation" for one in walk(op)]
     apart = [callee(op) for op in sharded if op.name == "func.call"] + [name for name in counts if counts[name] > 1]
     if kernels.isdisjoint(apart):
-        return
+        return False
     for number in itertools.count():
         call = next((op for op in walk(module) if op.name == "func.call" and callee(op) in kernels), None)
         if call is None:
@@ -189,6 +192,7 @@ def give_kernels_calls_of_their_own(module: ir.Operation) -> None:
         _inline(call, functions[callee(call)])
     for name in kernels - {"main"}:
         functions[name].erase()
+    return True
 
 
 def _inline(call: ir.Operation, function: ir.Operation) -> None:

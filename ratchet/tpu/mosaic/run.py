@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ratchet.tpu import exporting
+from ratchet.tpu.mlir.bindings import ir, rebuilt, stablehlo_of
+from ratchet.tpu.mlir.calls import give_kernels_calls_of_their_own
 from ratchet.tpu.mosaic import hazards
 from ratchet.tpu.mosaic.findings import RunResult
 from ratchet.tpu.mosaic.state import Options
@@ -53,8 +55,16 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
             program that calls back to the host or depends on the platform.
     """
     with readable():
-        exported = exporting.read(tpu_program)
+        exported = _apart(exporting.read(tpu_program))
     return translated(exported, Options(f32_matmul_passes=f32_matmul_passes))
+
+
+def _apart(exported: Any) -> Any:
+    """A program whose kernels have calls of their own, as the compiler gets it: what is sharded may call functions."""
+    module = stablehlo_of(exported)
+    with module.context, ir.Location.unknown():
+        moved = give_kernels_calls_of_their_own(module.operation)
+    return rebuilt(exported, module) if moved else exported
 
 
 def translated(exported: Any, options: Options) -> Loaded:

@@ -11,7 +11,9 @@ import pytest
 from jax import export, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import PartitionSpec as P
 
+from ratchet.tpu import library
 from ratchet.tpu.mosaic.coverage import markdown
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.rules import RULES
@@ -77,6 +79,27 @@ def test_kernels_inside_loops_and_conditionals_of_the_program_run() -> None:
     result = loaded(function, x).run([x])
     looped = ((x * 2 + 1) * 2 + 1) * 2 + 1
     close(result.outputs, (looped * 2 if looped[0, 0] > 0 else looped - 1, looped * 2))
+
+
+def test_a_function_that_a_sharded_computation_calls_may_have_a_kernel() -> None:
+    """As functions that their author jitted do: each call has a kernel of its own."""
+
+    def kernel(x, o):
+        o[...] = x[...] * 2
+
+    @jax.jit
+    def double(x):
+        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((2, 128), jnp.float32))(x)
+
+    def function(x):
+        def local(x):
+            return double(double(x))
+
+        return jax.shard_map(local, in_specs=P("chip"), out_specs=P("chip"), check_vma=False)(x)
+
+    x = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+    program = load(library.export(function, x, mesh={"chip": 4}, specs=(P("chip"),)))
+    assert [kernel.name for kernel in program.program.kernels] == ["kernel"] * 2
 
 
 def product(precision: Any, *, convolution: bool = False, dtype: Any = jnp.float32) -> Kernel:
