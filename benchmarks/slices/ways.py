@@ -188,4 +188,37 @@ def local(x):
         ),
     },
 )
-WAYS = (LOGICAL, BY_NAME, TABLE, TWO_AXES, TWICE, LOOP, RAGGED)
+COMPUTED = Program(
+    name="as many rows as the chip's number",
+    body="""
+def rows_of(chip):
+    return pl.ds(0, pl.multiple_of(8 * (jax.lax.rem(chip + N, N) + 1), 8))
+
+
+def kernel(x, o, copied, sent, arrived):
+    here(x, o, copied)
+    meet(me() + 1, me() - 1)
+    mine, theirs = rows_of(me()), rows_of(me() - 1)
+    copy = send(x.at[mine], o.at[mine], sent, arrived, me() + 1)
+    copy.start()
+    copy.wait_send()
+    send(x.at[theirs], o.at[theirs], sent, arrived, me() + 1).wait_recv()
+
+
+def local(x):
+    return call(kernel, ROWS, [DMA, DMA, DMA])(x)
+""",
+    reference=(
+        "jnp.where(jnp.arange(ROWS)[:, None] < 8 * (jnp.roll(jnp.arange(N), 1) + 1)[:, None, None], "
+        "jnp.roll(parts, 1, axis=0), parts).reshape(ALL, WIDTH)"
+    ),
+    wrong={
+        "as many are waited for as were sent": (("rows_of(me()), rows_of(me() - 1)", "rows_of(me()), rows_of(me())"),),
+        "its own rows are copied late": (
+            ("    here(x, o, copied)\n    meet(me() + 1, me() - 1)\n", "    meet(me() + 1, me() - 1)\n"),
+            ("rows_of(me() - 1)\n", "rows_of(me() - 1)\n    here(x, o, copied)\n"),
+        ),
+        "rows that are not there": (("8 * (jax.lax.rem(chip + N, N) + 1)", "8 * (jax.lax.rem(chip + N, N) + ROWS)"),),
+    },
+)
+WAYS = (LOGICAL, BY_NAME, TABLE, TWO_AXES, TWICE, LOOP, RAGGED, COMPUTED)

@@ -8,8 +8,8 @@ from ratchet.tpu.mosaic.ops import RULE_MODULES
 from ratchet.tpu.mosaic.rules import RULES
 
 _REFUSED = (
-    "Rounding by drawn bits (`tpu.stochastic_convert`), SparseCore kernels, slices of dynamic size but in a local",
-    "DMA, transfers to another core of the same chip, sorting and scans, assertions, and remote transfers in a loop",
+    "Rounding by drawn bits (`tpu.stochastic_convert`), SparseCore kernels, slices of dynamic size but in a DMA,",
+    "transfers to another core of the same chip, sorting and scans, assertions, and remote transfers in a loop",
     "inside a conditional. The count of a semaphore (`tpu.sem_read`): it depends on when copies and signals arrive,",
     "and here they arrive at once.",
 )

@@ -280,7 +280,7 @@ def put_where(memory: Memory, ref: Ref, condition: Array | None, value: Array) -
 class DynamicSlice(Ref):
     """``sizes`` elements from ``starts`` on of another reference; either may be traced.
 
-    Mosaic lets it be an end of a local DMA and nothing else.
+    Mosaic lets it be an end of a DMA and nothing else.
     """
 
     def __init__(self, base: Ref, starts: Sequence[Index], sizes: Sequence[Index]) -> None:
@@ -289,7 +289,7 @@ class DynamicSlice(Ref):
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        raise Refusal(Status.CANNOT_VERIFY, "a slice of dynamic size cannot be executed, except for a local DMA")
+        raise Refusal(Status.CANNOT_VERIFY, "a slice of dynamic size cannot be executed, except for a DMA")
 
     def squeezed(self, kept: Sequence[int]) -> DynamicSlice:
         """The same elements without the dimensions that are not ``kept``, of each of which it has one."""

@@ -39,6 +39,7 @@ def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, to
     [
         ("a shift by one", "no barrier before the first copy, nor the compiler's", Status.MEMORY_HAZARD, "chips_race"),
         ("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
+        ("as many rows as the chip's number", "as many are waited for as were sent", Status.DEADLOCK, "kernel.py:"),
         ("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
     ],
 )
@@ -54,6 +55,12 @@ def test_chips_that_send_only_after_their_own_wait_are_executed_one_after_the_ot
     said = judged("sums over the chips before", "v6e:2x2", "the first one waits, too")
     assert said.status is Status.DEADLOCK, said.reason
     assert "kernel.py:" in said.reason
+
+
+def test_a_copy_to_another_chip_may_have_a_size_that_the_kernel_computes(judged):
+    said = judged("as many rows as the chip's number", "v5e:2x2")
+    assert said.status is Status.PASS, said.reason
+    assert sum(link.bytes for link in said.timeline.links) >= (8 + 16 + 24 + 32) * 256 * 4
 
 
 def test_what_nobody_timed_between_chips_has_no_latency(judged):

@@ -63,20 +63,21 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
     _one_core(executor, op, core, rest)
     executor.count(op)
     executor.log_copy(op, src, dst)
+    arrived = executor.ref(target_semaphore[0])
+    inside: Array | None = None
     if isinstance(src, DynamicSlice) or isinstance(dst, DynamicSlice):
-        _enqueue_dynamic(executor, op, src, dst, executor.ref(target_semaphore[0]), remote=bool(device))
-        return
-    if src.shape != dst.shape or src.dtype != dst.dtype:
+        src, dst, inside, data = _of_dynamic_size(executor, op, src, dst)
+    elif src.shape != dst.shape or src.dtype != dst.dtype:
         raise Unsupported(f"a DMA from {src.dtype}{src.shape} to {dst.dtype}{dst.shape}")
-    data = src.load_all(executor.memory)
-    executor.digest(op, data)
+    else:
+        data = src.load_all(executor.memory)
+        executor.digest(op, data)
     if dst.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
-    arrived = executor.ref(target_semaphore[0])
     _check_device(executor, op, device)
     if not device or executor.device is None:
         _follow(executor, op, src, dst, arrived)
-        _deliver(executor, dst, arrived, data)
+        _deliver(executor, _whole(dst), arrived, data, inside)
         _add(executor, arrived, dst.bytes)
         return
     # The sender waits for its own copy to have left, the receiver for its arrival.
@@ -92,24 +93,25 @@ def _enqueue_dma(executor: Executor, op: Op) -> None:
         Did.SEND, op, semaphore=_identity(executor, arrived), amount=dst.bytes, device=executor[device[0]],
         buffer=executor.number(dst.buffer), box=dst.whole_box(),
     )  # fmt: skip
-    _send(executor, device[0], dst, arrived, data)
+    _send(executor, device[0], dst, arrived, data, inside)
 
 
-def _enqueue_dynamic(executor: Executor, op: Op, src: Ref, dst: Ref, semaphore: Ref, *, remote: bool) -> None:
-    """A local DMA of a size that is known only now."""
-    if remote or src.dtype != dst.dtype:
-        raise Unsupported(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}, remote: {remote}")
+def _of_dynamic_size(executor: Executor, op: Op, src: Ref, dst: Ref) -> tuple[DynamicSlice, DynamicSlice, Array, Array]:
+    """The ends of a DMA of a size that is known only now, and what it changes of the target's base, and to what."""
+    if src.dtype != dst.dtype:
+        raise Unsupported(f"a DMA of dynamic size from {src.dtype} to {dst.dtype}")
     source, target = dynamic_parts(src), dynamic_parts(dst)
     executor.report(
         Kind.SLICE_OUT_OF_BOUNDS, op, sizes_differ(source, target), "a DMA between slices of different sizes"
     )
-    if dst.buffer.is_input:
-        executor.report(Kind.INPUT_WRITTEN, op, True, f"a DMA into {dst.buffer.name}")
     inside, data = dynamic_copy(executor.memory, source, target)
     executor.digest(op, jnp.where(inside, data, jnp.zeros((), data.dtype)))
-    _follow(executor, op, source, target, semaphore)
-    _deliver(executor, target.base, semaphore, data, inside)
-    _add(executor, semaphore, target.bytes)
+    return source, target, inside, data
+
+
+def _whole(ref: Ref) -> Ref:
+    """What data of a copy into ``ref`` have the shape of: of a slice of dynamic size, what it is a slice of."""
+    return ref.base if isinstance(ref, DynamicSlice) else ref
 
 
 def _deliver(executor: Executor, dst: Ref, semaphore: Ref, data: Array, where: Array | None = None) -> None:
@@ -179,15 +181,20 @@ def _targets(executor: Executor, device: Value) -> Array:
     return _everywhere(executor, jnp.where(active, jnp.asarray(executor[device], jnp.int32), -1))
 
 
-def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array) -> None:
-    """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say."""
-    targets = _targets(executor, device)
-    destinations, semaphores = _per_sender(executor, dst), _per_sender(executor, arrived)
+def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array, inside: Array | None = None) -> None:
+    """Deliver ``data`` and its bytes to the same references on another device, as every sender's indices say.
+
+    ``inside``: which of ``data`` a copy of dynamic size has; None for all.
+    """
+    targets, sizes = _targets(executor, device), None if known(dst.bytes) else _everywhere(executor, dst.bytes)
+    destinations, semaphores = _per_sender(executor, _whole(dst)), _per_sender(executor, arrived)
     payload = lax.all_gather(encode(data), executor.axes)
+    parts = None if inside is None else lax.all_gather(inside, executor.axes)
     for sender, (target, semaphore) in enumerate(zip(destinations, semaphores, strict=True)):
         hit = targets[sender] == executor.device
-        _deliver(executor, target, semaphore, decode(payload[sender], target.dtype), hit)
-        _add(executor, semaphore, jnp.where(hit, target.bytes, 0))
+        where = hit if parts is None else hit & parts[sender]
+        _deliver(executor, target, semaphore, decode(payload[sender], target.dtype), where)
+        _add(executor, semaphore, jnp.where(hit, target.bytes if sizes is None else sizes[sender], 0))
 
 
 def awaited(executor: Executor, op: Op) -> tuple[Ref, Any]:
