@@ -1,4 +1,4 @@
-"""What becomes of public Pallas TPU kernels here: compiled for v5e, executed for their values, modelled.
+"""What becomes of public Pallas TPU kernels here: compiled for v5e or slices of it, executed, modelled.
 
     python -m benchmarks.coverage --sources DIR [--only TEXT …] [--resume] [--json FILE] [--page FILE]
 

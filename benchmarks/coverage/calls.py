@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -26,6 +26,16 @@ class Call:
     """The repository's own reference, of the same arguments; without one, Pallas's interpreter is asked."""
     tolerance: float = 0.02
     """Largest error over the largest value of an output: products of float32 pass the matrix unit as bfloat16."""
+    chip: str = "v5e"
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    """Names and sizes of the axes of a slice of chips; empty for one chip."""
+    specs: Sequence[Any] = ()
+    """Of each leaf of ``arrays``, how it lies on the mesh."""
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """What ``ratchet.export`` and ``ratchet.compile`` take of it."""
+        return {"chip": self.chip, "mesh": self.mesh or None, "specs": tuple(self.specs)}
 
 
 @dataclass(frozen=True, kw_only=True)

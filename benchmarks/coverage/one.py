@@ -26,12 +26,17 @@ from benchmarks.coverage.repositories import module_of
 from benchmarks.lib.programs import largest_error
 from ratchet.tpu.exporting import for_tpu, in_one_line
 
+MOST_DEVICES = 8
+"""Of a slice: as many must this process have, to execute what runs on one."""
+
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome:
     """What became of one kernel. A step that was not reached is empty."""
 
     name: str
+    chips: str = ""
+    """``v5e``; on a slice, with its axes: ``v5e x=8``."""
     traced: str = ""
     """``yes``, or the name of the refusal, as of the other steps."""
     compiled: str = ""
@@ -56,23 +61,34 @@ class Outcome:
 
 def outcome(name: str, sources: Path) -> Outcome:
     """Take one kernel of the list through all steps."""
-    made = Outcome(name=name)
-    begun = time.perf_counter()
+    entry = CASES[name]
     try:
-        entry = CASES[name]
+        module = module_of(entry.repository, entry.path, sources)
         with jax.default_device(jax.devices("cpu")[0]):
-            call = entry.call(module_of(entry.repository, entry.path, sources))
-        program = ratchet.export(call.function, *call.arrays)
-        made.traced = "yes"
+            call = entry.call(module)
     except Exception as error:  # another's Python may raise anything
+        made = Outcome(name=name)
         _failed(made, "traced", error, other="NOT_CALLED")
         return made
-    compiled = _step(made, "compiled", lambda: ratchet.compile(program))
+    return taken(name, call)
+
+
+def taken(name: str, call: Call) -> Outcome:
+    """Take a call through all steps."""
+    made = Outcome(name=name, chips=" ".join([call.chip, *(f"{axis}={size}" for axis, size in call.mesh.items())]))
+    begun = time.perf_counter()
+    try:
+        program = ratchet.export(call.function, *call.arrays, **call.where)
+        made.traced = "yes"
+    except Exception as error:
+        _failed(made, "traced", error, other="NOT_CALLED")
+        return made
+    compiled = _step(made, "compiled", lambda: ratchet.compile(program, **call.where))
     if compiled is not None:
         made.vmem_bytes, made.spills = compiled.footprint.vmem_bytes, compiled.footprint.spills
         made.copied_bytes = sum(copy.size_bytes for copy in compiled.copies if copy.injected)
         _values(made, call, program)
-        steering = functools.partial(ratchet.steering, compiled, program, *call.arrays)
+        steering = dict if call.mesh else functools.partial(ratchet.steering, compiled, program, *call.arrays)
         timeline = _step(made, "modelled", lambda: ratchet.model(compiled, scalars=steering()))
         made.latency_ms = timeline.latency_ms if timeline is not None else None
     made.seconds = time.perf_counter() - begun
@@ -130,5 +146,6 @@ def _failed(made: Outcome, step: str, error: Exception, *, other: str) -> None:
 
 
 if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", MOST_DEVICES)
     folder = Path(sys.argv[2]).resolve()
     print(json.dumps(dataclasses.asdict(outcome(sys.argv[1], folder))).replace(f"{folder}/", ""))

@@ -16,7 +16,8 @@ STEPS = ("traced", "compiled", "executed", "modelled")
 _HEAD = """# Public kernels
 
 Public Pallas TPU kernels, or variants that take another path, as their repositories have them: called by a few lines of
-ours at small shapes, compiled for v5e, executed for their values with hazards, and modelled. No code of theirs is here.
+ours at small shapes, compiled for v5e or a slice of it, executed for their values with hazards, and modelled. No code
+of theirs is here: programs of guides and tests run as they are, up to where they call the kernel, on the slice's mesh.
 Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`, which also prints a line for each
 kernel: values, error, microseconds. `--clone` prints how the sources are fetched, at the commits that are listed in
 `benchmarks/coverage/repositories.py`.
@@ -55,6 +56,21 @@ READ = {
         "line 170 takes more rows of a buffer than it has, for a copy that is only waited for, of which the size alone "
         "counts."
     ),
+    **dict.fromkeys(
+        (
+            "jax/all-gather",
+            "jax/all-gather, in VMEM",
+            "jax/all-gather, four chips",
+            "jax/all-gather, of rows of a plane",
+        ),
+        "all copies to one neighbour share a semaphore (lines 91 and 104), and a neighbour that is ahead starts the "
+        "next when its own has left: the wait for one may end with bytes of the next. It is right where copies arrive "
+        "in the order in which they were started, which nothing promises; JAX's guide has a semaphore for each.",
+    ),
+    "jax-source/guide, reduce-scatter with a pipeline": (
+        "the inner kernel adds to its block of output, which is never read in: since March 2026 it lacks what "
+        "accumulated before, and the first column of blocks loses what the neighbour sent."
+    ),
     "maxtext/grouped matmul v2": (
         "in a tile that is full to its 128th row, line 621 loads the 17th of 16 blocks of rows. `jnp.where` drops what "
         "was loaded, so that no output depends on it."
@@ -73,13 +89,14 @@ def totals(records: Sequence[Record]) -> list[dict[str, Any]]:
     rows = []
     groups: dict[str, list[Record]] = {}
     for record in records:
-        groups.setdefault(record["name"].partition("/")[0], []).append(record)
+        name = record["name"].partition("/")[0]
+        groups.setdefault(REPOSITORIES[name].origin if name in REPOSITORIES else name, []).append(record)
     for name, group in (*groups.items(), ("all", list(records))):
         compiled = [one for one in group if one.get("compiled") == "yes"]
         whole = sum(map(is_whole, compiled))
         rows.append(
             {
-                "repository": REPOSITORIES[name].origin if name in REPOSITORIES else name,
+                "repository": name,
                 "kernels": len(group),
                 "traced": sum(one.get("traced") == "yes" for one in group),
                 "compiled": len(compiled),
@@ -100,6 +117,7 @@ def row(record: Record) -> dict[str, Any]:
     compared = ", ".join(filter(None, (record.get("values"), record.get("compared_with"))))
     return {
         "kernel": record["name"],
+        "chips": record.get("chips", ""),
         **{step: record.get(step, "") for step in STEPS[:3]},
         "values": compared,
         "error": None if error is None else f"{error:.1e}",
@@ -149,6 +167,8 @@ def text(records: Sequence[Record], compiler: str = "", beside: Mapping[str, Seq
     left = [f"\n{missing} more kernels of the list were not run for this page.\n"] if missing else []
     columns = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
     counted = [{name: one[name] for name in columns} for one in totals(records)]
+    if several := [one for one in records if "=" in one.get("chips", "")]:
+        counted.append({**totals(several)[-1], "repository": "of them, on several chips"})
     for other, own in (beside or {}).items():
         counted.append({**totals(own)[-1], "repository": f"all, with {other}"})
     made_with = f"With {compiler}:\n\n" if compiler else ""
@@ -159,8 +179,11 @@ def text(records: Sequence[Record], compiler: str = "", beside: Mapping[str, Seq
             alike.setdefault(f"{step}: {status}: {_short(why)}", []).append(f"*{name}*")
     if alike:
         parts += ["\n## Refused\n", "\n", *(f"- {'; '.join(names)}, {why}\n" for why, names in alike.items())]
-    if read := [f"- *{one['name']}*: {READ[one['name']]}\n" for one in records if _is_read(one)]:
-        parts += ["\n## What the findings are\n", "\n", *read]
+    read: dict[str, list[str]] = {}
+    for name in (one["name"] for one in records if _is_read(one)):
+        read.setdefault(READ[name], []).append(f"*{name}*")
+    if read:
+        parts += ["\n## What the findings are\n", "\n", *(f"- {'; '.join(n)}: {said}\n" for said, n in read.items())]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 
+from benchmarks.coverage.captured import cells
+
 INSTALLED = "installed"
 """Instead of a commit: the repository's package is in this environment."""
 
@@ -47,6 +49,12 @@ def _over(size: int, step: int) -> int:
 
 REPOSITORIES = {
     "jax": Repository(origin="jax-ml/jax", commit=INSTALLED),
+    "jax-source": Repository(
+        origin="jax-ml/jax",
+        commit="990e6a0b84138346e6a38785412f36356e0e5dc3",
+        root="tests/pallas",
+        is_older=True,
+    ),
     "tpu-inference": Repository(
         origin="vllm-project/tpu-inference",
         commit="b8692ff01fa191343836996c27a39dc95f008b88",
@@ -142,12 +150,16 @@ def clone_commands(sources: Path) -> list[str]:
 def module_of(name: str, path: str, sources: Path) -> Any:
     """The module at ``path`` of a repository, whose clone is ``sources/name``; packages in ``sources/site`` come last.
 
+    Of a notebook, the code of its cells.
+
     Raises:
         FileNotFoundError: the repository is not there.
     """
     repository = REPOSITORIES[name]
     if repository.commit != INSTALLED:
         _enter(repository, sources, name)
+    if path.endswith(".ipynb"):
+        return cells(sources / name / path)
     return import_module(path.removeprefix(f"{repository.root}/").removesuffix(".py").replace("/", "."))
 
 

@@ -4,10 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from jax import export
+from jax.sharding import PartitionSpec as P
 
+import ratchet
 from benchmarks.coverage import __main__ as coverage
-from benchmarks.coverage import one, page
-from benchmarks.coverage.calls import CASES, case
+from benchmarks.coverage import captured, one, page
+from benchmarks.coverage.calls import CASES, Call, case
 from benchmarks.coverage.repositories import INSTALLED, REPOSITORIES, clone_commands
 
 WHOLE = {
@@ -26,7 +29,7 @@ OVERFLOWN = {"name": "jax/matmul", "traced": "yes", "compiled": "VMEM_OVERFLOW",
 def test_the_list_has_sixty_kernels_of_pinned_repositories_each_once():
     assert len(CASES) >= 60
     assert {entry.repository for entry in CASES.values()} == set(REPOSITORIES)
-    assert all(entry.path.endswith(".py") for entry in CASES.values())
+    assert all(entry.path.endswith((".py", ".ipynb")) for entry in CASES.values())
     assert len({entry.path for entry in CASES.values()}) >= 40, "variants of few files are no corpus"
     commits = [known.commit for known in REPOSITORIES.values() if known.commit != INSTALLED]
     assert all(len(commit) == 40 and set(commit) <= set("0123456789abcdef") for commit in commits)
@@ -47,6 +50,47 @@ def test_a_small_kernel_takes_all_steps(tmp_path):
     assert (made.traced, made.compiled, made.executed, made.modelled) == ("yes",) * 4, made.reasons
     assert (made.values, made.compared_with, made.error) == ("right", "reference", 0.0)
     assert made.latency_ms > 0
+
+
+PROGRAM = (
+    "import jax\nimport jax.numpy as jnp\nassert jax.devices()[0].platform == 'tpu'",
+    "rows = 1 << 60",
+    """
+x = jnp.ones((rows, 128))
+mesh = jax.make_mesh((1,), ("x",))
+spec = jax.sharding.PartitionSpec("x")
+double = jax.jit(jax.shard_map(lambda x: 2 * x, mesh=mesh, in_specs=spec, out_specs=spec))
+y = double(x)
+raise ValueError("it goes on")
+""",
+)
+
+
+def test_a_guide_runs_up_to_its_call_which_is_traced_on_another_mesh(tmp_path):
+    notebook = tmp_path / "guide.ipynb"
+    listed = [{"cell_type": "markdown", "source": ["text"]}]
+    listed += [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in PROGRAM]
+    notebook.write_text(json.dumps({"cells": listed}))
+    sources = captured.cells(notebook)
+    assert sources == list(PROGRAM)
+    call = captured.of_cells(sources, 2, instead={"rows": 8}, reference=np.sin)
+    assert call.where == {"chip": "v5e", "mesh": {"x": 1}, "specs": (P("x"),)}
+    assert call.arrays[0].shape == (8, 128)
+    assert call.reference is np.sin
+    program = ratchet.export(call.function, *call.arrays, chip="v5e", mesh={"x": 4}, specs=call.specs)
+    assert export.deserialize(bytearray(program)).nr_devices == 4
+    with pytest.raises(ValueError, match="cell 1 calls nothing"):
+        captured.of_cells(sources, 1)
+
+
+def test_a_kernel_on_several_chips_takes_all_steps_but_execution_without_their_devices():
+    made = one.taken(
+        "some", Call(function=lambda x: 2 * x, arrays=(np.ones((8, 128)),), mesh={"x": 4}, specs=(P("x"),))
+    )
+    assert made.chips == "v5e x=4"
+    assert (made.traced, made.compiled, made.modelled) == ("yes",) * 3, made.reasons
+    assert made.executed in ("yes", "INFRASTRUCTURE")
+    assert "| of them, on several chips | 1 |" in page.text([WHOLE, {**WHOLE, "chips": "v5e x=4"}])
 
 
 def test_the_share_is_of_those_that_compile():

@@ -1,0 +1,115 @@
+"""Programs of guides and tests: they make their own arrays and mesh and call a kernel at once. They run up to there.
+
+Nothing of theirs is changed but where it runs: the mesh that they make of this process's devices is taken for one of a
+TPU slice with the same axes, so that ``jax.shard_map`` gets none of theirs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+from jax._src import shard_map as shard_maps
+from jax.sharding import PartitionSpec
+
+from benchmarks.coverage.calls import Call
+
+
+class _Reached(BaseException):
+    """The call of what they jitted: no ``Exception``, so that nobody takes it for an error."""
+
+    def __init__(self, function: Callable[..., Any], arrays: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.function, self.arrays = function, arrays
+
+
+class _Jitted:
+    """In the place of ``jax.jit``: what a program asks of the result first ends it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arrays: Any) -> NoReturn:
+        raise _Reached(self.function, arrays)
+
+    trace = lower = __call__
+
+
+def captured(run: Callable[[], object], **more: Any) -> Call | None:
+    """The first call of a jitted function over a mesh that ``run`` makes; None where it makes none.
+
+    ``more`` are other fields of the :class:`Call`, such as its reference.
+    """
+    seen: list[tuple[Mapping[str, int], Any]] = []
+    try:
+        with _stopping(seen):
+            run()
+    except _Reached as reached:
+        (mesh, specs), *others = seen
+        if others:
+            raise ValueError("it maps over more than one mesh: which one is meant?") from None
+        arrays = tuple(np.asarray(one) for one in reached.arrays)
+        listed = (specs,) * len(arrays) if isinstance(specs, PartitionSpec) else specs
+        return Call(function=reached.function, arrays=arrays, mesh=mesh, specs=listed, **more)
+    return None
+
+
+@contextmanager
+def _stopping(seen: list[tuple[Mapping[str, int], Any]]) -> Iterator[None]:
+    real_jit, real_map = jax.jit, jax.shard_map
+
+    def mapped(function: Any = None, *, mesh: Any, in_specs: Any, **options: Any) -> Any:
+        if function is None:
+            return lambda given: mapped(given, mesh=mesh, in_specs=in_specs, **options)
+        seen.append((dict(mesh.shape), in_specs))
+
+        def late(*arrays: Any) -> Any:
+            mapped_now = real_map(function, in_specs=in_specs, **options)
+            return mapped_now(*arrays)
+
+        return late
+
+    jax.jit, jax.shard_map, shard_maps.shard_map = _Jitted, mapped, mapped
+    try:
+        yield
+    finally:
+        jax.jit, jax.shard_map, shard_maps.shard_map = real_jit, real_map, real_map
+
+
+def of_test(case: type, name: str, **more: Any) -> Call:
+    """What the method ``name`` of a class of tests calls; nothing is set up before."""
+    call = captured(getattr(case(name), name), **more)
+    if call is None:
+        raise ValueError(f"{name} calls nothing that is jitted")
+    return call
+
+
+def cells(notebook: Path) -> list[str]:
+    """The code of a notebook, cell by cell."""
+    return ["".join(one["source"]) for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
+
+
+def of_cells(sources: Sequence[str], place: int, instead: Mapping[str, object] | None = None, **more: Any) -> Call:
+    """What the cell ``place`` calls, after those before it; ``instead`` are other values of names that they assign.
+
+    Assertions, which ask for a TPU, are left out as under ``python -O``.
+    """
+    space: dict[str, object] = {}
+    call = None
+    for source in sources[: place + 1]:
+        call = captured(lambda source=source: _run(source, space, instead or {}), **more)
+    if call is None:
+        raise ValueError(f"cell {place} calls nothing that is jitted")
+    return call
+
+
+def _run(source: str, space: dict[str, object], instead: Mapping[str, object]) -> None:
+    for statement in ast.parse(source).body:
+        exec(compile(ast.Module([statement], []), "<cell>", "exec", optimize=1), space)
+        space.update({name: value for name, value in instead.items() if name in space})
