@@ -71,6 +71,27 @@ READ = {
         "the inner kernel adds to its block of output, which is never read in: since March 2026 it lacks what "
         "accumulated before, and the first column of blocks loses what the neighbour sent."
     ),
+    **dict.fromkeys(
+        (
+            "tpu-inference/experts over chips",
+            "tpu-inference/experts over chips, sigmoid",
+            "sglang-jax/experts over chips v1",
+        ),
+        "the wait for what an expert two before sent reads that expert's size first (lines 565 and 1237), which of the "
+        "first chip's first experts is before the table; `lax.select` drops what was read.",
+    ),
+    "sglang-jax/experts over chips v2": (
+        "chips write into operands that are no outputs (`pl.empty` arrays in the place of scratch, line 762): nothing "
+        "says that XLA keeps each for this kernel alone."
+    ),
+    "tpu-collectives/all-gather": (
+        "each turn sets the output to zero (line 589) without waiting for the others: a neighbour that is ahead has "
+        "sent into it already."
+    ),
+    "tpu-collectives/matmul reduce-scatter": (
+        "the sum is sent to where a half went before (lines 391 and 370, into `Partials`), as soon as the sender has "
+        "what it waits for: a neighbour that is behind adds the sum in the place of the half (line 385)."
+    ),
     "maxtext/grouped matmul v2": (
         "in a tile that is full to its 128th row, line 621 loads the 17th of 16 blocks of rows. `jnp.where` drops what "
         "was loaded, so that no output depends on it."

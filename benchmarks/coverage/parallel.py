@@ -25,12 +25,16 @@ def _ambient() -> Any:
 # --- matmul ---
 
 
+def _product(x: Any, w: Any) -> Any:
+    return x.astype(F32) @ w.astype(F32)
+
+
 def _all_gather_matmul(module: Any, *, transposed: bool = False, chips: int = CHIPS, **blocks: int) -> Call:
     def kernel(x: Any, y: Any) -> Any:
         return module.all_gather_matmul(x, y, _ambient(), "x", rhs_transpose=transposed, **blocks)
 
     def reference(x: Any, y: Any) -> Any:
-        return x.astype(F32) @ (y.T if transposed else y).astype(F32)
+        return _product(x, y.T if transposed else y)
 
     depth, width = 512, 256 * chips
     y = normal("y", *((width, depth) if transposed else (depth, width)))
@@ -46,6 +50,61 @@ enter(
         "tpu-inference/all-gather matmul, blocks": partial(_all_gather_matmul, bn=128, bk=128),
         "tpu-inference/all-gather matmul, transposed": partial(_all_gather_matmul, bn=128, bk=256, transposed=True),
         "tpu-inference/all-gather matmul, four chips": partial(_all_gather_matmul, bn=256, bk=256, chips=4),
+    },
+)
+
+
+def _pod(module: Any, name: str, *arrays: Any, specs: tuple[Any, ...], out: Any, reference: Any) -> Call:
+    """One turn of a loop around a kernel for four chips of v5p."""
+
+    def kernel(*given: Any) -> Any:
+        def local(*parts: Any) -> Any:
+            return getattr(module, f"{name}_pallas_launch")(*parts, **({} if "exchange" in name else {"loop_iters": 1}))
+
+        return jax.shard_map(local, in_specs=specs, out_specs=out, check_vma=False)(*given)
+
+    where = {"chip": "v5p", "mesh": {"i": 4}, "specs": specs}
+    return Call(function=kernel, arrays=arrays, reference=reference, **where)
+
+
+def _rows(module: Any, name: str, reference: Any, *, rows: int = 64, gathers: bool = False) -> Call:
+    x, out = normal("x", rows, 8, 128, dtype=F32), P() if gathers else P("i")
+    return _pod(module, name, x, specs=(P("i"),), out=out, reference=reference)
+
+
+enter(
+    "collectives.py",
+    {
+        "tpu-collectives/exchange of neighbours": partial(
+            _rows,
+            name="exchange_with_neighbor",
+            reference=lambda x: x.reshape(2, 2, -1, 8, 128)[:, ::-1].reshape(x.shape),
+        ),
+        "tpu-collectives/reduce-scatter": partial(
+            _rows, name="reduce_scatter", rows=256, reference=lambda x: x.reshape(4, -1, 8, 128).sum(0)
+        ),
+        "tpu-collectives/all-gather": partial(_rows, name="all_gather", reference=lambda x: x, gathers=True),
+    },
+)
+
+
+def _gathered_product(module: Any) -> Call:
+    specs = P(None, "i"), P(None, "i")
+    arrays = normal("x", module.N_BATCH, module.K1), normal("w", module.K1, 4 * 256)
+    return _pod(module, "all_gather_matmul", *arrays, specs=specs, out=P(None, "i"), reference=_product)
+
+
+def _scattered_product(module: Any) -> Call:
+    specs = P(None, "i"), P("i")
+    arrays = normal("x", module.N_BATCH, 4 * 256), normal("w", 4 * 256, module.K1)
+    return _pod(module, "matmul_reduce_scatter", *arrays, specs=specs, out=P(None, "i"), reference=_product)
+
+
+enter(
+    "collective_matmul.py",
+    {
+        "tpu-collectives/all-gather matmul": _gathered_product,
+        "tpu-collectives/matmul reduce-scatter": _scattered_product,
     },
 )
 

@@ -124,6 +124,9 @@ REPOSITORIES = {
         },
     ),
     "qwix": Repository(origin="google/qwix", commit="aa623acb24c418563265fd8d541c1d51fc285269"),
+    "tpu-collectives": Repository(
+        origin="beshrislambouli/TPU-Collectives", commit="77c3d008d0bb9c01f48b9250d785a9dce7594942"
+    ),
     "pallas-kernel": Repository(
         origin="sdh1014/pallas-kernel",
         commit="a8e38dc71169c974aa00f8e1acbe257ce0a516e2",
