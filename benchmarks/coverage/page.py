@@ -84,6 +84,10 @@ READ = {
         "chips write into operands that are no outputs (`pl.empty` arrays in the place of scratch, line 762): nothing "
         "says that XLA keeps each for this kernel alone."
     ),
+    "tokamax/ring attention, causal": (
+        "blocks that are full have -1 in the place of their mask's number, which the index map takes as it is (line "
+        "239 of the kernel that it calls): the block before the first is fetched, and not used."
+    ),
     "tpu-collectives/all-gather": (
         "each turn sets the output to zero (line 589) without waiting for the others: a neighbour that is ahead has "
         "sent into it already."

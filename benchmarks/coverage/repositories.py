@@ -33,7 +33,7 @@ class Repository:
     stubs: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Modules that kernels import and that need the framework: what they must hold, of our own making."""
     is_older: bool = False
-    """It names memory spaces as JAX did before."""
+    """It names memory spaces and functions of semaphores as JAX did before."""
 
 
 def _logger(name: str) -> logging.Logger:
@@ -125,7 +125,9 @@ REPOSITORIES = {
     ),
     "qwix": Repository(origin="google/qwix", commit="aa623acb24c418563265fd8d541c1d51fc285269"),
     "tpu-collectives": Repository(
-        origin="beshrislambouli/TPU-Collectives", commit="77c3d008d0bb9c01f48b9250d785a9dce7594942"
+        origin="beshrislambouli/TPU-Collectives",
+        commit="77c3d008d0bb9c01f48b9250d785a9dce7594942",
+        is_older=True,
     ),
     "pallas-kernel": Repository(
         origin="sdh1014/pallas-kernel",
@@ -177,16 +179,18 @@ def _enter(repository: Repository, sources: Path, name: str) -> None:
         module.__path__ = [str(root.joinpath(*package.split(".")))]
         sys.modules[package] = module
     if repository.is_older:
-        _name_spaces_as_before()
+        _name_as_before()
     for stub, held in repository.stubs.items():
         module = ModuleType(stub)
         vars(module).update(held)
         sys.modules[stub] = module
 
 
-def _name_spaces_as_before() -> None:
+def _name_as_before() -> None:
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import tpu as pltpu
 
     spaces = {name: getattr(pltpu, name) for name in ("VMEM", "SMEM", "HBM")}
     pltpu.MemorySpace = pltpu.TPUMemorySpace = SimpleNamespace(**spaces, ANY=pl.ANY)
+    for name in ("DeviceIdType", "semaphore_signal", "semaphore_wait"):
+        setattr(pltpu, name, getattr(pl, name))
