@@ -4,12 +4,11 @@
 
 Each program of ``benchmarks/slices/programs.py`` is frozen and judged on each topology: a line says whether it was
 executed and modelled, and how long the verdict took. ``--wrong`` judges the wrong ones instead, on one topology: a line
-says which status each has and what is said. The last table has the largest process of all.
+says which status each has and what is said. Memory is that of all processes of the judge together, at its highest.
 """
 
 from __future__ import annotations
 
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.command import command, say
+from benchmarks.lib.memory import Peak
 from benchmarks.lib.table import show_all
 from benchmarks.slices.programs import PROGRAMS
 from prepare import judge
@@ -51,7 +51,8 @@ def rows(on: list[str], only: list[str], *, wrong: bool) -> Iterator[dict[str, A
                     continue
                 for what in program.wrong if wrong else ("",):
                     begun = time.monotonic()
-                    said = verdict(program.source(count, what), chip, workers)
+                    with Peak.measured() as peak:
+                        said = verdict(program.source(count, what), chip, workers)
                     passed = said.status is Status.PASS
                     yield {
                         "program": program.name,
@@ -60,6 +61,7 @@ def rows(on: list[str], only: list[str], *, wrong: bool) -> Iterator[dict[str, A
                         "status": said.status.name,
                         "ms": said.score.latency_ms if said.score else None,
                         "seconds": round(time.monotonic() - begun, 1),
+                        "GiB": round(peak.bytes / (1 << 30), 2),
                         "why": "" if passed else said.reason[:200],
                     }
                     say(f"{topology}: {program.name} {what}: {said.status.name}")
@@ -73,9 +75,9 @@ def main() -> None:
     options = parser.parse_args()
     on = options.on or ([WRONG_ON] if options.wrong else [*TOPOLOGIES])
     listed = list(rows(on, options.only, wrong=options.wrong))
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1 << 20)
     passed = sum(one["status"] == Status.PASS.name for one in listed)
-    summary = [{"judged": len(listed), "passed": passed, "largest process, GiB": largest}]
+    most = {f"most {what}": max((one[what] for one in listed), default=0) for what in ("seconds", "GiB")}
+    summary = [{"judged": len(listed), "passed": passed, **most}]
     show_all({"on slices": listed, "in all": summary}, json_file=options.json)
 
 
