@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-_EVERY_S = 0.1
+_EVERY_S = 0.5
 _PROC = Path("/proc")
 
 
@@ -24,7 +24,7 @@ class Peak:
     @classmethod
     @contextlib.contextmanager
     def measured(cls) -> Iterator[Peak]:
-        """Looked at ten times a second until the block ends."""
+        """Looked at twice a second until the block ends."""
         peak = cls()
         watching = threading.Thread(target=peak._watch, daemon=True)
         watching.start()

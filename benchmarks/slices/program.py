@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchmarks.lib.sources import ROOT, edited
+
 _HEAD = '''"""{name} over {chips} chips."""
 
 import jax
@@ -132,3 +134,16 @@ class Program:
             shardings=f"[{self.rows}], [{self.split}]" if second else f"[{self.rows}]",
         )
         return f"{head}\n{body}\n{tail}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A kernel file of the repository with another number of chips."""
+
+    name: str
+    path: str
+    wrong: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    def source(self, chips: int, wrong: str = "") -> str:
+        """The kernel file."""
+        return edited((ROOT / self.path).read_text(), CHIPS=chips)

@@ -243,9 +243,6 @@ def side_by_side(parser: Options) -> None:
 
 def target_options(parser: Options) -> None:
     """Which function, for which inputs and chips."""
-    parser.add_argument(
-        "--mesh", default="", metavar="AXES", help="of a slice, such as chip=8; arrays on it: bf16[2048@chip,1024]"
-    )
     parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
     inputs(parser)
     jax_option(parser, of_repository=True)
@@ -263,6 +260,9 @@ def inputs(parser: Options) -> None:
     """The inputs and chips of a target."""
     parser.add_argument(
         "--input", action="append", metavar="ARRAY", help="an argument, such as bf16[1024,256]; repeat it"
+    )
+    parser.add_argument(
+        "--mesh", default="", metavar="AXES", help="of a slice, such as chip=8; arrays on it: bf16[2048@chip,1024]"
     )
     parser.add_argument("--inputs", type=Path, metavar="FILE.toml", help="named cases: inputs, options, chip, mesh")
     parser.add_argument("--case", action="append", metavar="NAME", help="of --inputs, only this case; repeat it")

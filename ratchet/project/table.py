@@ -55,6 +55,8 @@ class Project:
     def plain(self) -> dict[str, Any]:
         """All that a verdict depends on, except for files."""
         cases = [{**dataclasses.asdict(case), "options": dict(case.options)} for case in self.cases]
+        for case in cases:
+            del case["mesh"], case["splits"]  # a project has none
         return {"kernel": str(self.kernel), "reference": str(self.reference), "cases": cases, "python": self.python}
 
 

@@ -109,6 +109,8 @@ class Timeline:
     """Where every cycle went, by source line, region and kind of grid step, and what costs most."""
     chip_index: int = 0
     """Which chip of the slice this is, by the compiler's logical id."""
+    place: int = 0
+    """Of this chip in the mesh, row-major."""
     ici_bytes: int = 0
     """Bytes that this chip sent to others, counted once however many links they crossed."""
     ici_wait_cycles: int = 0

@@ -32,8 +32,8 @@ _LEAST = 0.001
 _NAME, _ORIGIN = 32, 60
 _SAVINGS, _LINES, _COPIES, _OTHERS = 4, 16, 12, 5
 """Rows that are shown of each."""
-_OF_CHIP = ("chip_index", "cycles", "launch_cycles", "ici_cycles", "ici_wait_cycles", "ici_bytes", "hbm_read_bytes",
-            "hbm_write_bytes")  # fmt: skip
+_OF_CHIP = ("chip_index", "place", "cycles", "launch_cycles", "ici_cycles", "ici_wait_cycles", "ici_bytes",
+            "hbm_read_bytes", "hbm_write_bytes")  # fmt: skip
 _NAMES = {"stalls": "empty", "waits": "waiting"}
 
 
@@ -87,13 +87,14 @@ def _between_chips(explanation: Explanation, timeline: Timeline) -> Iterator[str
     if explanation.footprint is not None:
         memory = explanation.footprint
         yield f"  and needs {size(memory.hbm_bytes)} of its {size(memory.hbm_limit_bytes)} of HBM"
-    yield f"  {'chip':>4} {'ms':>9} {'links ms':>9} {'hidden':>7} {'sent':>10} {'HBM read':>10} {'written':>10}"
+    yield f"  chip place {'ms':>9} {'links ms':>9} {'hidden':>7} {'sent':>10} {'HBM read':>10} {'written':>10}"
     for chip in timeline.chips:
         waited = max(0, chip.ici_wait_cycles - chip.launch_cycles)
         hidden = _percent(max(0, chip.ici_cycles - waited) / chip.ici_cycles) if chip.ici_cycles else ""
         moved = " ".join(f"{size(one):>10}" for one in (chip.ici_bytes, chip.hbm_read_bytes, chip.hbm_write_bytes))
-        yield f"  {chip.chip_index:>4} {chip.cycles * ms:>9.4f} {chip.ici_cycles * ms:>9.4f} {hidden:>7} {moved}"
-    yield "  links: with anything under way to or from the chip; hidden: part of it beside other work of the chip"
+        number = f"{chip.chip_index:>4} {chip.place:>5}"
+        yield f"  {number} {chip.cycles * ms:>9.4f} {chip.ici_cycles * ms:>9.4f} {hidden:>7} {moved}"
+    yield "  place: in the mesh; links: anything is under way to or from the chip; hidden: that beside other work of it"
 
 
 def split_in_words(array: ArraySpec, split: Sequence[Sequence[str]]) -> str:

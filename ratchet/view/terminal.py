@@ -189,7 +189,7 @@ def _chips(timeline: Timeline, score: Score | None) -> str:
     us = 1e6 / timeline.clock_hz
     busiest = max(timeline.links, key=lambda link: link.bytes, default=None)
     said = [
-        f"{len(timeline.chips)}, chip {timeline.chip_index} the slowest",
+        f"{len(timeline.chips)}, chip {timeline.chip_index} the slowest (place {timeline.place} in the mesh)",
         f"{timeline.launch_cycles * us:.1f} us of it are the launch barrier before the program",
         f"{timeline.ici_wait_cycles * us:.1f} us waiting for each other, the barrier included",
     ]

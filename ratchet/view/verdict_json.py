@@ -79,8 +79,8 @@ def _where(kind: type) -> dict[str, str]:
 
 
 _OF_A_CHIP = same(
-    "chip_index", "cycles", "executed_bundles", "dma_wait_cycles", "ici_wait_cycles", "ici_bytes", "hbm_read_bytes",
-    "hbm_write_bytes", "launch_cycles",
+    "chip_index", "place", "cycles", "executed_bundles", "dma_wait_cycles", "ici_wait_cycles", "ici_bytes",
+    "hbm_read_bytes", "hbm_write_bytes", "launch_cycles",
 )  # fmt: skip
 _TABLES: Tables = {
     Row: {

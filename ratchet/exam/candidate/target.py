@@ -94,7 +94,6 @@ class Exported:
     """``jax.export`` artefact for platform ``tpu``; its leaves in order."""
     inputs: tuple[ArraySpec, ...]
     outputs: tuple[ArraySpec, ...]
-    mesh: Mesh
     files: Mapping[str, str]
     """SHA-256 by path in the source folder, of all files that were in the jail: the target can have read no others."""
     imported: tuple[str, ...]
@@ -104,6 +103,7 @@ class Exported:
     jail: str
     """``""`` if all walls held, else what is missing, in words."""
     seconds: float
+    mesh: Mesh = Mesh()  # noqa: RUF009 - a frozen value
 
     def artefact(self, name: str) -> Artefact:
         """What the compiler room takes."""

@@ -68,6 +68,7 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         blame=blame(record, accounts),
         spans=make_spans(record, accounts, detail=detail, mxu_per_core=chip.mxu_per_core),
         chip_index=record.chip_index,
+        place=record.place,
         ici_bytes=record.sent_bytes,
         ici_wait_cycles=memory.remote_wait_cycles,
         ici_cycles=_under_way(record),

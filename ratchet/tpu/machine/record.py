@@ -220,6 +220,8 @@ class Record:
     """Of each kernel's first run, on one chip."""
     chip_index: int = 0
     """Which chip of the slice ran, by the compiler's logical id."""
+    place: int = 0
+    """Of that chip in the mesh."""
     sent_bytes: int = 0
     """That this chip sent to others, counted once however many links they crossed."""
     launch_cycles: int = 0

@@ -138,7 +138,13 @@ class ChipOfSlice(Machine):
     def execute(self) -> Record:
         self._begin(self._unit(TOP))
         record = super().execute()
-        return replace(record, chip_index=self.device, sent_bytes=self._sent_bytes, launch_cycles=self._launch_cycles)
+        return replace(
+            record,
+            chip_index=self.device,
+            place=self.place,
+            sent_bytes=self._sent_bytes,
+            launch_cycles=self._launch_cycles,
+        )
 
     def _begin(self, top: Unit) -> None:
         """HBM as the runtime leaves it: the compiler's constants and the records of the launch."""
