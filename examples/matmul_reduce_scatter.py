@@ -7,9 +7,12 @@ The sum of the rows of one chip begins at that chip's neighbours and goes around
 columns to the right, half to the left. While a sum travels, the chip that will get it multiplies what it has to add. It
 adds that to the sum where it arrived, in a slot of its own for each step, and sends it on from there, in pieces: a link
 carries one while another has a hop and an addition behind it. Neighbours have a link of their own, which neighbours in
-the order of the mesh do not always have. The MXUs take 21.8 us for all products; each link takes 36.7 us. Mutation to
-try next: x and w fetched by the kernel, as the first products need little of them.
+the order of the mesh do not always have. x and w come to VMEM while the chips meet and the first sums travel, in the
+order in which they are needed. The MXUs take 21.8 us for all products; each link takes 36.7 us. Mutation to try next:
+four pieces, as the links are idle until one is multiplied.
 """
+
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -42,20 +45,35 @@ def _meet(neighbours):
     pl.semaphore_wait(barrier, len(neighbours))
 
 
-def _multiply(x_ref, w_ref, o_ref, products, slots, sent, arrived):
+def _multiply(x_hbm, w_hbm, o_ref, x_ref, w_ref, products, slots, fetched_x, fetched_w, sent, arrived):
     """The sums of other chips' rows first, the next chip's before all that follow, and at last that of its own rows."""
     me = jax.lax.axis_index("chip")
     neighbours = _on_ring(me, 1), _on_ring(me, -1)
     ways = range(2)  # to the right, to the left
     parts = [(piece, way) for piece in range(PIECES) for way in ways]  # in the order in which they are sent
 
+    def rows(way, step):
+        """Those of the chip whose sum this one sends on in ``step``; after all steps its own."""
+        return pl.ds(pl.multiple_of(_on_ring(me, step + 1 if way else -1 - step) * ROWS, ROWS), ROWS)
+
     def columns(way, piece):
         return pl.ds(way * HALF + piece * WIDTH, WIDTH)
 
+    def fetch_x(way, step):
+        block = rows(way, step)
+        return pltpu.make_async_copy(x_hbm.at[block], x_ref.at[block], fetched_x.at[way, step])
+
+    def fetch_w(way, piece):
+        block = columns(way, piece)
+        return pltpu.make_async_copy(w_hbm.at[:, block], w_ref.at[:, block], fetched_w.at[way, piece])
+
+    def fetched(step):
+        """The rows that no step before had: those of the opposite chip, and its own, are the same both ways."""
+        return [fetch_x(way, step) for way in range(2 if step < CHIPS // 2 - 1 else 1)]
+
     def multiply(way, piece, step):
         """This chip's part of the sum that it sends on in ``step``; after all steps that of its own rows."""
-        rows = pl.ds(pl.multiple_of(_on_ring(me, step + 1 if way else -1 - step) * ROWS, ROWS), ROWS)
-        return jnp.dot(x_ref[rows, :], w_ref[:, columns(way, piece)], preferred_element_type=jnp.float32)
+        return jnp.dot(x_ref[rows(way, step), :], w_ref[:, columns(way, piece)], preferred_element_type=jnp.float32)
 
     def send(way, piece, step):
         """The copy of a sum to the neighbour, who has the next step of it."""
@@ -78,32 +96,49 @@ def _multiply(x_ref, w_ref, o_ref, products, slots, sent, arrived):
         else:
             o_ref[:, columns(way, piece)] = total.astype(o_ref.dtype)
 
+    new_rows = {step: fetched(step) for step in (*range(CHIPS // 2), CHIPS - 1)}
+    w_copies = [fetch_w(way, piece) for piece, way in parts]
+    first, *later = new_rows.values()
+    for copy in (*first, *w_copies[:2]):
+        copy.start()
     _meet(neighbours)
-    for piece, way in parts:
+    for copy in w_copies[2:]:
+        copy.start()
+    for copy in first:
+        copy.wait()
+    for copy in itertools.chain(*later):  # not sooner, where the compiler would put some of them before w
+        copy.start()
+    for (piece, way), copy in zip(parts, w_copies, strict=True):
+        copy.wait()
         slots[way, 0, piece] = multiply(way, piece, 0)
         send(way, piece, 0).start()
     for step in range(1, CHIPS):
+        for copy in new_rows.get(step, ()):
+            copy.wait()
         for piece in range(PIECES):
             for way in ways:
                 products[way] = multiply(way, piece, step)
             for way in ways:
                 add(way, piece, step)
-    for step in range(CHIPS - 1):
-        for piece, way in parts:
-            send(way, piece, step).wait_send()
+    for step, (piece, way) in itertools.product(range(CHIPS - 1), parts):
+        send(way, piece, step).wait_send()
 
 
 def _shard(x, w):
     """One chip: x bfloat16[M, DEPTH], w bfloat16[DEPTH, N] -> bfloat16[ROWS, N]."""
-    in_vmem = pl.BlockSpec(memory_space=pltpu.VMEM)
+    in_hbm = pl.BlockSpec(memory_space=pltpu.HBM)
     return pl.pallas_call(
         _multiply,
         out_shape=jax.ShapeDtypeStruct((ROWS, N), x.dtype),
-        in_specs=[in_vmem, in_vmem],
-        out_specs=in_vmem,
+        in_specs=[in_hbm, in_hbm],
+        out_specs=pl.BlockSpec(memory_space=pltpu.VMEM),
         scratch_shapes=[
+            pltpu.VMEM((M, DEPTH), x.dtype),
+            pltpu.VMEM((DEPTH, N), w.dtype),
             pltpu.VMEM((2, ROWS, WIDTH), jnp.float32),
             pltpu.VMEM((2, CHIPS, PIECES, ROWS, WIDTH), jnp.float32),
+            pltpu.SemaphoreType.DMA((2, CHIPS)),
+            pltpu.SemaphoreType.DMA((2, PIECES)),
             pltpu.SemaphoreType.DMA((2, CHIPS - 1, PIECES)),
             pltpu.SemaphoreType.DMA((2, CHIPS - 1, PIECES)),
         ],
