@@ -7,7 +7,8 @@ their place in that expert's capacity of 64. An expert is (silu(x gate) * (x up)
 Chips meet and send all tokens straight to the chips of their experts. A chip multiplies its own while others travel,
 then those of each other chip when they are there, and sends the results straight back when they are ready. The MXUs
 take 16.3 us. Between the halves of the slice there are two links, each of which takes 10.5 us for the tokens and as
-much for the results. Mutation to try next: the expert fetched by the kernel while the chips meet and the tokens travel.
+much for the results. The expert comes to VMEM while the chips meet and the first tokens travel. Mutation to try next:
+tokens for the other half of the slice are sent first.
 """
 
 import jax
@@ -35,7 +36,22 @@ def _product(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
-def _experts(x_hbm, gate_ref, up_ref, down_ref, o_any, tokens, results, copied, sent, arrived):
+def _experts(
+    x_hbm,
+    gate_hbm,
+    up_hbm,
+    down_hbm,
+    o_any,
+    gate_ref,
+    up_ref,
+    down_ref,
+    tokens,
+    results,
+    fetched,
+    copied,
+    sent,
+    arrived,
+):
     """One chip's expert. In turn k a chip sends to the one k places on, and gets from the one k places back."""
     me = jax.lax.axis_index("chip")
     turns = range(1, CHIPS)
@@ -57,6 +73,12 @@ def _experts(x_hbm, gate_ref, up_ref, down_ref, o_any, tokens, results, copied, 
             result += _product((gate * jax.nn.sigmoid(gate) * up).astype(x.dtype), down_ref[columns, :])
         return result.astype(x.dtype)
 
+    weights = [
+        pltpu.make_async_copy(source, target, fetched.at[which])
+        for which, (source, target) in enumerate(((gate_hbm, gate_ref), (up_hbm, up_ref), (down_hbm, down_ref)))
+    ]
+    for copy in weights:
+        copy.start()
     _meet([to[turn] for turn in turns])
     own = pltpu.make_async_copy(x_hbm.at[me], tokens.at[0], copied)
     own.start()
@@ -64,7 +86,8 @@ def _experts(x_hbm, gate_ref, up_ref, down_ref, o_any, tokens, results, copied, 
     back = {turn: send(results.at[turn], o_any.at[me], back_to[turn], 1, turn) for turn in turns}
     for copy in there.values():
         copy.start()
-    own.wait()
+    for copy in (*weights, own):
+        copy.wait()
     results[0] = apply(tokens[0])
     own = pltpu.make_async_copy(results.at[0], o_any.at[me], copied)
     own.start()
@@ -80,16 +103,20 @@ def _experts(x_hbm, gate_ref, up_ref, down_ref, o_any, tokens, results, copied, 
 
 def _shard(x, gate, up, down):
     """One chip: x bfloat16[1, CHIPS, CAPACITY, WIDTH], its expert bfloat16[1, ., .] -> like x."""
-    in_hbm, in_vmem = pl.BlockSpec(memory_space=pltpu.HBM), pl.BlockSpec(memory_space=pltpu.VMEM)
+    in_hbm = pl.BlockSpec(memory_space=pltpu.HBM)
     by_chip = pltpu.VMEM((CHIPS, CAPACITY, WIDTH), x.dtype)
     out = pl.pallas_call(
         _experts,
         out_shape=jax.ShapeDtypeStruct(x.shape[1:], x.dtype),
-        in_specs=[in_hbm, in_vmem, in_vmem, in_vmem],
+        in_specs=[in_hbm] * 4,
         out_specs=pl.BlockSpec(memory_space=pl.ANY),
         scratch_shapes=[
+            pltpu.VMEM((WIDTH, HIDDEN), gate.dtype),
+            pltpu.VMEM((WIDTH, HIDDEN), up.dtype),
+            pltpu.VMEM((HIDDEN, WIDTH), down.dtype),
             by_chip,
             by_chip,
+            pltpu.SemaphoreType.DMA((3,)),
             pltpu.SemaphoreType.DMA,
             pltpu.SemaphoreType.DMA((2, CHIPS)),
             pltpu.SemaphoreType.DMA((2, CHIPS)),
