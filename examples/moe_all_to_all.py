@@ -4,13 +4,15 @@ x bfloat16[8, 8, 64, 512] has the tokens by the chip that they are on, by the ex
 their place in that expert's capacity of 64. An expert is (silu(x gate) * (x up)) down, with gate and up bfloat16[512,
 2048] and down bfloat16[2048, 512]. The result, like x, is where the tokens were.
 
-Chips meet and send all tokens straight to the chips of their experts, those for the other half of the slice first. A
-chip multiplies its own while others travel, then those of each other chip when they are there, and sends the results
-straight back when they are ready. The MXUs take 16.3 us. Between the halves of the slice there are two links, each of
-which takes 10.5 us for the tokens and as much for the results: what passes them must not wait for what does not. The
-expert comes to VMEM while the chips meet and the first tokens travel. Mutation to try next: the expert in pieces, each
-applied when it is there.
+Chips meet and send all tokens straight to the chips of their experts, those for the other half of the slice before most
+others. The expert comes to VMEM in blocks of hidden values; each is applied to a chip's own tokens and a neighbour's
+when it is there. Then come those of each other chip, the longest way first, whose results are sent straight back when
+they are ready. The MXUs take 16.3 us. Between the halves of the slice there are two links, each of which takes 10.5 us
+for the tokens and as much for the results: what passes them must not wait for what does not. Mutation to try next:
+orders that differ by chip, as those in the middle of the slice have shorter ways.
 """
+
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +25,9 @@ PROBLEM_DESCRIPTION = "64 tokens of 512 from each of 8 chips to each of 8 SwiGLU
 
 CHIPS, CAPACITY, WIDTH, HIDDEN = 8, 64, 512, 2048
 BH = 512
-TURNS = (7, 6, 5, 4, 3, 2, 1)  # from 4 on chips swap with the other half of the slice
+BLOCKS = HIDDEN // BH
+SENT = (1, 6, 7, 4, 5, 2, 3)  # in turn 1 to a neighbour; from 4 on to the other half of the slice
+APPLIED = (7, 6, 5, 4, 3, 2)  # after its own and those of turn 1
 
 
 def _number(place):
@@ -54,6 +58,7 @@ def _experts(
     down_ref,
     tokens,
     results,
+    total_ref,
     fetched,
     copied,
     sent,
@@ -61,7 +66,7 @@ def _experts(
 ):
     """One chip's expert. In each turn pairs of chips swap tokens, and later results; turn 0 is its own."""
     me = jax.lax.axis_index("chip")
-    partner = {turn: _number(_number(me) ^ turn) for turn in TURNS}
+    partner = {turn: _number(_number(me) ^ turn) for turn in SENT}
 
     def send(source, target, chip, phase, turn):
         return pltpu.make_async_remote_copy(
@@ -69,39 +74,49 @@ def _experts(
             device_id=(chip,), device_id_type=pl.DeviceIdType.MESH,
         )  # fmt: skip
 
-    def apply(x):
-        """What the expert makes of some tokens."""
-        result = jnp.zeros(x.shape, jnp.float32)
-        for start in range(0, HIDDEN, BH):
-            columns = slice(start, start + BH)
-            gate, up = _product(x, gate_ref[:, columns]), _product(x, up_ref[:, columns])
-            result += _product((gate * jax.nn.sigmoid(gate) * up).astype(x.dtype), down_ref[columns, :])
-        return result.astype(x.dtype)
+    def apply(x, block):
+        """What a block of the expert's hidden values makes of some tokens."""
+        columns = pl.ds(block * BH, BH)
+        gate, up = _product(x, gate_ref[:, columns]), _product(x, up_ref[:, columns])
+        return _product((gate * jax.nn.sigmoid(gate) * up).astype(x.dtype), down_ref[columns, :])
 
-    weights = [
-        pltpu.make_async_copy(source, target, fetched.at[which])
-        for which, (source, target) in enumerate(((gate_hbm, gate_ref), (up_hbm, up_ref), (down_hbm, down_ref)))
-    ]
-    for copy in weights:
-        copy.start()
-    _meet([partner[turn] for turn in TURNS])
+    def fetch(block):
+        """The copies of what a block of hidden values needs."""
+        columns = pl.ds(block * BH, BH)
+        pairs = (
+            (gate_hbm.at[:, columns], gate_ref.at[:, columns]),
+            (up_hbm.at[:, columns], up_ref.at[:, columns]),
+            (down_hbm.at[columns], down_ref.at[columns]),
+        )
+        return [pltpu.make_async_copy(*pair, fetched.at[block, which]) for which, pair in enumerate(pairs)]
+
     own = pltpu.make_async_copy(x_hbm.at[me], tokens.at[0], copied)
-    own.start()
-    there = {turn: send(x_hbm.at[partner[turn]], tokens.at[turn], partner[turn], 0, turn) for turn in TURNS}
-    back = {turn: send(results.at[turn], o_any.at[me], partner[turn], 1, turn) for turn in TURNS}
-    for copy in there.values():
+    weights = [fetch(block) for block in range(BLOCKS)]
+    for copy in (own, *weights[0], *weights[1]):
         copy.start()
-    for copy in (*weights, own):
-        copy.wait()
-    results[0] = apply(tokens[0])
+    _meet([partner[turn] for turn in SENT])
+    there = {turn: send(x_hbm.at[partner[turn]], tokens.at[turn], partner[turn], 0, turn) for turn in SENT}
+    back = {turn: send(results.at[turn], o_any.at[me], partner[turn], 1, turn) for turn in SENT}
+    for copy in (*there.values(), *itertools.chain(*weights[2:])):
+        copy.start()
+    own.wait()
+    for block in range(BLOCKS):
+        for copy in weights[block]:
+            copy.wait()
+        if block == 0:
+            there[1].wait_recv()
+        part = apply(tokens[:2].reshape(2 * CAPACITY, WIDTH), block)
+        total_ref[...] = total_ref[...] + part if block else part
+    results[:2] = total_ref[...].astype(results.dtype).reshape(2, CAPACITY, WIDTH)
     own = pltpu.make_async_copy(results.at[0], o_any.at[me], copied)
     own.start()
-    for turn in TURNS:
+    back[1].start()
+    for turn in APPLIED:
         there[turn].wait_recv()
-        results[turn] = apply(tokens[turn])
+        results[turn] = sum(apply(tokens[turn], block) for block in range(BLOCKS)).astype(results.dtype)
         back[turn].start()
     own.wait()
-    for turn in TURNS:
+    for turn in SENT:
         there[turn].wait_send()
         back[turn].wait()
 
@@ -121,7 +136,8 @@ def _shard(x, gate, up, down):
             pltpu.VMEM((HIDDEN, WIDTH), down.dtype),
             by_chip,
             by_chip,
-            pltpu.SemaphoreType.DMA((3,)),
+            pltpu.VMEM((2 * CAPACITY, WIDTH), jnp.float32),
+            pltpu.SemaphoreType.DMA((BLOCKS, 3)),
             pltpu.SemaphoreType.DMA,
             pltpu.SemaphoreType.DMA((2, CHIPS)),
             pltpu.SemaphoreType.DMA((2, CHIPS)),
@@ -179,11 +195,12 @@ def get_tiling_meta():
             {"name": "down", "size_bytes": weights, "double_buffered": False},
             {"name": "tokens", "size_bytes": tokens, "double_buffered": False},
             {"name": "results", "size_bytes": tokens, "double_buffered": False},
+            {"name": "total", "size_bytes": 2 * CAPACITY * WIDTH * 4, "double_buffered": False},
         ],
         "inputs": [
             {"name": "x", "size_bytes": tokens, "re_reads": 1},
             {"name": "weights", "size_bytes": 3 * weights, "re_reads": 1},
         ],
         "outputs": [{"name": "o", "size_bytes": tokens, "re_reads": 1}],
-        "vreg_estimate_bytes": 3 * CAPACITY * BH * 4,
+        "vreg_estimate_bytes": 3 * 2 * CAPACITY * BH * 4,
     }
