@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -59,7 +60,11 @@ class References:
         """Whether one was made here, not read."""
 
     def of(self, instance: Instance) -> Reference:
-        """That of one instance, from its file if it is there."""
+        """That of one instance, from its file if it is there.
+
+        Raises:
+          Refusal: as ``made``; ``CANNOT_VERIFY`` for what XLA does not execute on a CPU.
+        """
         known, outputs = None if instance.whole else _known_rows(instance), instance.problem.outputs
         stored = array_file.read(instance.file)
         if len(stored) == (3 if known is None else 4) * len(outputs):
@@ -67,7 +72,11 @@ class References:
             native = from_bytes(plain, outputs) if plain else []
             return Reference(exact=exact, losses=losses, counts=counts, numbers=known, native=native)
         self.has_made = True
-        made = self.made(instance, known)
+        try:
+            made = self.made(instance, known)
+        except jax.errors.JaxRuntimeError as error:
+            what = f"reference_fn cannot be executed on this machine's CPU: {str(error).splitlines()[0]:.300}"
+            raise Refusal(Status.CANNOT_VERIFY, f"{what}; wanted the same in other operations") from None
         made = made if known is not None else replace(made, native=[])
         array_file.write(instance.file, [*made.exact, *made.losses, *made.counts, *as_bytes(made.native)])
         return made
