@@ -8,5 +8,5 @@ from benchmarks.slices.program import File
 from benchmarks.slices.sums import SUMS
 from benchmarks.slices.ways import WAYS
 
-FILES = tuple(File(name=path, path=path) for path in ("decode_kernel.py", "examples/paged_decode.py"))
+FILES = (File(name="decode_kernel.py", path="decode_kernel.py"),)
 PROGRAMS = (*EXCHANGES, *SUMS, *WAYS, *LAYERS, *FILES)
