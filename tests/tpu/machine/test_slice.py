@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +66,27 @@ def test_runs_are_the_same_each_time_and_what_was_read_for_one_serves_another(tm
     folder, reading = unpack(COMPILERS[0], "all_gather", tmp_path), Reading()
     first, second = (model(folder, reading=reading) for _ in range(2))
     assert first == second == model(folder)
+
+
+ELSEWHERE = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
+from tests.tpu.machine.golden_dumps import modelled
+for compiler, program in zip(sys.argv[2::2], sys.argv[3::2]):
+    print(modelled(compiler, program).cycles)
+"""
+
+
+def test_cycles_depend_on_no_number_of_cpus_and_on_no_order_of_sets() -> None:
+    def cycles(cpus: int, seed: int) -> str:
+        asked = [sys.executable, "-c", ELSEWHERE, str(cpus), *(name for one in CYCLES for name in one)]
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment, timeout=120)
+        return done.stdout
+
+    first, *others = (cycles(cpus, seed) for cpus, seed in ((1, 1), (2, 2), (64, (1 << 32) - 1)))
+    assert len(first.split()) == len(CYCLES)
+    assert others == [first] * 2
 
 
 @pytest.mark.parametrize(("compiler", "program"), CYCLES)
