@@ -289,6 +289,20 @@ def test_scalars_steer_the_modelled_run():
         ratchet.model(program, scalars={0: np.zeros((2, 2), np.int32)})
 
 
+def test_integers_steer_each_chip_of_a_slice_by_its_own_part():
+    looping = kernel(turns, in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec()])
+
+    def on_each(counts, x):
+        return jax.shard_map(looping, in_specs=(P("chip"), P()), out_specs=P("chip"), check_vma=False)(counts, x)
+
+    counts = np.array([2, 2, 20, 2], np.int32)
+    explanation = ratchet.explain(on_each, counts, X, mesh={"chip": 4}, specs=(P("chip"), P()))
+    assert explanation.status is ratchet.Status.PASS, explanation.reason
+    cycles = {chip.place: chip.cycles for chip in explanation.timeline.chips}
+    assert max(cycles, key=cycles.get) == 2
+    assert max(cycles.values()) > 1.2 * min(cycles.values())
+
+
 def test_hazards_are_findings_and_not_errors():
     def unwritten(x_ref, o_ref, scratch):
         o_ref[...] = x_ref[...] + scratch[...]

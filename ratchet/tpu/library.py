@@ -149,13 +149,20 @@ def steering(program: Program, exported: bytes, *arrays: Any) -> dict[int | str,
 
     _check_kept(program)
     leaves = jax.tree.leaves(arrays)
+    are_known = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+    return _integers(leaves) | dict(_tables(exported, program, leaves) if are_known else {})
+
+
+def _integers(leaves: Sequence[Any]) -> dict[int | str, Any]:
+    """Those of a program's inputs that are integers and have values, by position."""
+    import jax
+
     given = {place: np.asarray(leaf) for place, leaf in enumerate(leaves) if not isinstance(leaf, jax.ShapeDtypeStruct)}
-    integers: dict[int | str, Any] = {
+    return {
         place: leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype))
         for place, leaf in given.items()
         if leaf.dtype.kind in "biu" and leaf.size <= MOST_ELEMENTS
     }
-    return integers | dict(_tables(exported, program, leaves) if len(given) == len(leaves) else {})
 
 
 def _tables(exported: bytes, compiled: Program, leaves: Sequence[Any]) -> Steering:
@@ -205,7 +212,7 @@ def explain(
         scalars: values of inputs that loops and branches depend on, by position of the leaf, instead.
         modelled: run the schedule machine; without, VMEM and copies only.
         jax: see :func:`compile`.
-        mesh: and ``specs``: see :func:`export`. Nothing steers a program on several chips but what it computes itself.
+        mesh: and ``specs``: see :func:`export`. What XLA computes beside a kernel steers no program on several chips.
 
     Returns:
         Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
@@ -219,8 +226,12 @@ def explain(
     artefact = _artefact(program, arrays, chip, mesh, specs)
 
     def steered(compiled: Program) -> Mapping[int | str, Any]:
-        if mesh or scalars is not None:
-            return scalars or {}
+        if scalars is not None:
+            return scalars
+        if mesh:
+            from jax.tree import leaves
+
+            return _integers(leaves(arrays))
         return steering(compiled, artefact.program, *arrays)
 
     with (
