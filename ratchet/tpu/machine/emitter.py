@@ -137,6 +137,8 @@ class Emitter:
                 self.pointers[instruction.makes] = spaces.get(instruction.form.allocations[0], "")
             elif instruction.opcode == "vpush" and instruction.form.predicate is None:
                 self.pushed.update(instruction.reads)
+        if "dma.general" in columns.opcodes:
+            self._follow_pointers(columns)
         # If one of them is loaded and pushed as it is, then what overwrites it has to be followed too.
         loads = columns.with_opcode("vld".__eq__) if self.pushed else ()
         self._peeks = any(columns.instruction(number).makes in self.pushed for number in loads)
@@ -145,6 +147,25 @@ class Emitter:
         followed = columns.with_opcode(lambda opcode: opcode not in self._inert)
         self.addresses = sorted(columns.addresses(followed))
         """Of the bundles that are not all inert, in order."""
+
+    def _follow_pointers(self, columns: Columns) -> None:
+        """A pointer that was moved, or spilled and loaded again, points to the same memory."""
+        moves = columns.with_opcode(lambda opcode: opcode in ("smov", "sst", "sld"))
+        instructions = [one for one in map(columns.instruction, moves) if one.opcode == "sst" or not one.predicate]
+        known = -1
+        while known < len(self.pointers):
+            known, spilled = len(self.pointers), dict[str, set[str]]()
+            for one in instructions:
+                values = [operand.value for operand in one.operands]
+                slot = _spill_slot(values[0])
+                if one.opcode == "sst" and slot and isinstance(values[1], Register):
+                    spilled.setdefault(slot, set()).add(self.pointers.get(values[1].name, ""))
+                elif one.opcode == "smov" and isinstance(values[0], Register) and values[0].name in self.pointers:
+                    self.pointers.setdefault(one.makes, self.pointers[values[0].name])
+            for one in instructions:
+                spaces = spilled.get(_spill_slot(one.operands[0].value), set())
+                if one.opcode == "sld" and len(spaces) == 1 and "" not in spaces:
+                    self.pointers.setdefault(one.makes, next(iter(spaces)))
 
     def begin_block(self, number: int) -> None:
         """Forgets what registers hold: a block may be entered from several places."""
@@ -368,6 +389,12 @@ class Emitter:
                 before.append(f"t{number} = {either}")
                 after.append(f"if t{number} is not None: {register} = t{number}")
         return before + happening + after
+
+
+def _spill_slot(where: Value) -> str:
+    """The allocation of an access to a spilled scalar; ``""`` for any other."""
+    slot = where.address.allocation if isinstance(where, Access) else None
+    return slot if slot and slot.endswith("_spill") else ""
 
 
 def _at_once(assign: _Assignment) -> list[str]:

@@ -148,3 +148,18 @@ def test_an_argument_is_there_before_the_first_bundle(texts: tuple[str, ...]) ->
 def test_a_copy_may_begin_where_an_argument_points() -> None:
     argument = read_instruction(LIVE)
     assert Emitter(Columns(flat([(argument,)])), {}, {}, RULES).pointers == {argument.makes: "hbm"}
+
+
+def test_a_pointer_that_is_moved_or_spilled_points_to_the_same_memory() -> None:
+    bundles = [
+        ["%s1_s1 = int_to_ptr.hbm [resolvable:$true] %s0_s0", "%s2_s2 = int_to_ptr.vmem [resolvable:$true] %s0_s0"],
+        ["%3 = sst [smem:[#allocation7_spill]] %s1_s1", "%4 = sst [smem:[#allocation8_spill]] %s1_s1"],
+        ["%5 = sst [smem:[#allocation8_spill]] %s2_s2", "%s6_s3 = sld [smem:[#allocation7_spill]]"],
+        ["%s7_s4 = smov %s6_s3", "%s8_s5 = sld [smem:[#allocation8_spill]]", "%s9_s6 = smov (%p1_p1), %s6_s3"],
+        ["%10 = dma.general /*src=*/%s7_s4, /*size_in_granules=*/16, /*dst=*/%s8_s5"],
+    ]
+    columns = Columns(flat([tuple(map(read_instruction, texts)) for texts in bundles]))
+    pointers = Emitter(columns, {}, {}, RULES).pointers
+    assert {name: pointers.get(name) for name in ("s6", "s7", "s8", "s9")} == {
+        "s6": "hbm", "s7": "hbm", "s8": None, "s9": None,
+    }  # fmt: skip
