@@ -5,7 +5,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.compiler.environment import environment
 
 ASK = """
 import json, sys
@@ -16,12 +19,12 @@ for name in sys.argv[1:]:
 """
 
 
-def test_devices_are_numbered_and_joined_as_the_compiler_has_them():
-    slices = [(chip, one) for chip in CHIPS.values() if chip.links for one in chip.slices]
-    asked = [sys.executable, "-c", ASK, *(one.topology for _, one in slices)]
-    alone = {**os.environ, "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+@pytest.mark.parametrize("chip", [chip for chip in CHIPS.values() if chip.links], ids=lambda chip: chip.name)
+def test_devices_are_numbered_and_joined_as_the_compiler_has_them(chip):
+    asked = [sys.executable, "-c", ASK, *(one.topology for one in chip.slices)]
+    alone = {**os.environ, **environment(chip, None)}
     answered = subprocess.run(asked, capture_output=True, text=True, check=True, env=alone, timeout=120)
-    for (chip, one), line in zip(slices, answered.stdout.splitlines(), strict=True):
+    for one, line in zip(chip.slices, answered.stdout.splitlines(), strict=True):
         places = dict(json.loads(line))
         assert sorted(places) == list(range(one.chips)), one.topology
         for source, target in chip.ici(one.chips).links():

@@ -12,7 +12,7 @@ that holds a remote operation is executed under a mask.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.in_flight import NOWHERE
 from ratchet.tpu.mosaic.memory import (
+    Buffer,
     DynamicSlice,
     Ref,
     Whole,
@@ -169,10 +170,14 @@ def _everywhere(executor: Executor, value: Any) -> Array:
     return lax.all_gather(jnp.asarray(value, jnp.int32), executor.axes)
 
 
-def _per_sender(executor: Executor, ref: Ref) -> list[Ref]:
-    """A reference with the indices that each sender has in it."""
-    everyone = ref.map_indices(lambda i: _everywhere(executor, i))
-    return [everyone.map_indices(lambda i, s=sender: i[s]) for sender in range(executor.devices)]  # type: ignore[misc]
+def _of_everyone(executor: Executor, ref: Ref) -> Ref:
+    """A reference with the indices of all devices in place of each."""
+    return ref.map_indices(lambda i: _everywhere(executor, i))
+
+
+def _of_sender(everyone: Ref, sender: Array) -> Ref:
+    """That reference with the indices that one device has in it."""
+    return everyone.map_indices(lambda i: i[sender])  # type: ignore[index]
 
 
 def _targets(executor: Executor, device: Value) -> Array:
@@ -187,14 +192,31 @@ def _send(executor: Executor, device: Value, dst: Ref, arrived: Ref, data: Array
     ``inside``: which of ``data`` a copy of dynamic size has; None for all.
     """
     targets, sizes = _targets(executor, device), None if known(dst.bytes) else _everywhere(executor, dst.bytes)
-    destinations, semaphores = _per_sender(executor, _whole(dst)), _per_sender(executor, arrived)
+    destinations, semaphores = _of_everyone(executor, _whole(dst)), _of_everyone(executor, arrived)
     payload = lax.all_gather(encode(data), executor.axes)
     parts = None if inside is None else lax.all_gather(inside, executor.axes)
-    for sender, (target, semaphore) in enumerate(zip(destinations, semaphores, strict=True)):
-        hit = targets[sender] == executor.device
-        where = hit if parts is None else hit & parts[sender]
+
+    def deliver(sender: Array) -> None:
+        target, semaphore = _of_sender(destinations, sender), _of_sender(semaphores, sender)
+        where = None if parts is None else parts[sender]
         _deliver(executor, target, semaphore, decode(payload[sender], target.dtype), where)
-        _add(executor, semaphore, jnp.where(hit, target.bytes if sizes is None else sizes[sender], 0))
+        _add(executor, semaphore, target.bytes if sizes is None else sizes[sender])
+
+    buffers = dst.buffer, *executor.arriving.get(dst.buffer, ()), arrived.buffer
+    _from_each(executor, targets == executor.device, list(dict.fromkeys(buffers)), deliver)
+
+
+def _from_each(executor: Executor, sends: Array, buffers: list[Buffer], deliver: Callable[[Array], None]) -> None:
+    """``deliver`` what each of the devices sends that do, which writes into ``buffers``; mostly it is one."""
+
+    def one(state: Any) -> Any:
+        left, arrays = state
+        sender = jnp.argmax(left)
+        _, arrays = executor.within(buffers, arrays, lambda: deliver(sender))
+        return left.at[sender].set(False), arrays
+
+    _, arrays = lax.while_loop(lambda state: jnp.any(state[0]), one, (sends, executor.contents(buffers)))
+    executor.memory.update(zip(buffers, arrays, strict=True))
 
 
 def awaited(executor: Executor, op: Op) -> tuple[Ref, Any]:
@@ -266,9 +288,12 @@ def _sem_signal(executor: Executor, op: Op) -> None:
         _add(executor, ref, value)
         return
     executor.log(Did.SIGNAL, op, semaphore=_identity(executor, ref), amount=value, device=executor[device[0]])
-    targets, values = _targets(executor, device[0]), _everywhere(executor, value)
-    for sender, theirs in enumerate(_per_sender(executor, ref)):
-        _add(executor, theirs, jnp.where(targets[sender] == executor.device, values[sender], 0))
+    targets, values, everyone = _targets(executor, device[0]), _everywhere(executor, value), _of_everyone(executor, ref)
+
+    def signal(sender: Array) -> None:
+        _add(executor, _of_sender(everyone, sender), values[sender])
+
+    _from_each(executor, targets == executor.device, [ref.buffer], signal)
 
 
 @rule("tpu.sem_wait", attributes=("operandSegmentSizes",), writes=lambda op: [op.operands[0]], checks=True)
