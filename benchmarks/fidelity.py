@@ -175,6 +175,8 @@ def _sliced(rows: Iterable[tuple[Case, Timeline, Timeline | None]]) -> Rows:
 
 def _of_one(case: Case, timeline: Timeline) -> float:
     """Of a program that repeats the collective that was timed, one of them, in ms."""
+    if "group" in case.config:  # what is waited for after the launch
+        return (timeline.ici_wait_cycles - timeline.launch_cycles) / timeline.clock_hz * 1e3
     if "repeats" not in case.config:
         return timeline.latency_ms
     cycles = sum(op.cycles for op in timeline.ops if op.opcode.startswith("collective"))

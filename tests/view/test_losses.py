@@ -65,6 +65,8 @@ def test_every_omission_has_its_sentence() -> None:
         "other float inputs: XLA computes tables that steer the kernel from floats, and the latency is that of the "
         "problem's public ones, on which the kernel was checked, too",
         "the launch check: before the program the chips compare what each was asked to run, which is taken to agree",
+        "collectives that XLA leaves to the SparseCores: they have the time of their bytes, as fitted on published "
+        "all-gathers of four devices, and begin at once on all chips",
         "instruction fetches of flash: 30000 bundles is a very long program",
         "measured speed of DMAs between on-chip memories (512 bytes here): bandwidth and latency are assumed",
         "branches on computed values: taking all or none of them makes 1 ms and 2 ms, the slower is reported",

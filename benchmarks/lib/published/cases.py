@@ -35,6 +35,7 @@ _BUILDERS = (
     ("tpu-kernels segment_cumsum", ("kernels", "segments"), "segmented cumsum"),
     ("tpu-kernels sharded_matmul", ("kernels", "sharded"), "sharded matmul"),
     ("XLA ppermute", ("kernels", "around"), "ring permutation"),
+    ("XLA all_gather", ("kernels", "gathered"), "all-gather"),
     ("tokamax pallas_mosaic_tpu gmm", ("tokamax", "grouped"), "grouped matmul"),
     ("tokamax pallas_mosaic_tpu tgmm", ("tokamax", "grouped"), "grouped matmul"),
     (ATTENTION_KERNEL, ("tokamax", "attention"), "attention"),

@@ -213,6 +213,20 @@ def around(case: Case) -> Built:
     return Built(function=spread, avals=(whole,), chips=count)
 
 
+def gathered(case: Case) -> Built:
+    """An all-gather in groups of as many devices as ``group`` says. Raises NotBuilt."""
+    count, group = sizes_of(case, "devices", "group")
+    (each,) = avals_of(case, 1)
+    mesh, spec = mesh_of(case.chip, (("x", count // group), ("y", group))), PartitionSpec(("x", "y"))
+    spread = jax.shard_map(
+        lambda part: lax.all_gather(part, "y", tiled=True), mesh=mesh, in_specs=spec, out_specs=PartitionSpec("x"),
+        check_vma=False,
+    )  # fmt: skip
+    shape = (count * each.shape[0], *each.shape[1:])
+    whole = jax.ShapeDtypeStruct(shape, each.dtype, sharding=NamedSharding(mesh, spec))
+    return Built(function=spread, avals=(whole,), chips=count)
+
+
 _BY_WORD = (("ppermute", ring), ("psum_scatter", psum_scatter), ("psum", psum))
 """The first word that is in the name of an implementation decides."""
 

@@ -152,9 +152,9 @@ class _Recorder(DmaEngine):
         self._note(LATER, now, cycles, amount, flag)
         super().later(now, cycles, flag, amount)
 
-    def offload(self, now: int, core: int, moved: int, flag: int) -> None:
+    def offload(self, now: int, core: int, moved: int, flag: int, *, exchanged: bool = False) -> None:
         self._note(OFFLOAD, now, core, moved, flag)
-        super().offload(now, core, moved, flag)
+        super().offload(now, core, moved, flag, exchanged=exchanged)
 
     def shared_by(self, cores: int) -> None:
         self._note(SHARED, self.last, cores, 0, 0)

@@ -81,7 +81,8 @@ class Ici(Links):
 class SparseCores:
     """The SparseCores beside a TensorCore: what its programs wait for.
 
-    XLA lets them copy an array into another layout while or after the TensorCore works. Their programs are in no dump.
+    XLA lets them copy an array into another layout while or after the TensorCore works, and on some chips exchange
+    arrays with the other chips. Their programs are in no dump.
     """
 
     bytes_per_s: float
@@ -90,6 +91,10 @@ class SparseCores:
     """From the signal to start until the signal that a program is over, beyond the time of its bytes."""
     go_flag: int
     """Flag of a SparseCore that starts its next program, as libtpu 0.0.42.1 writes it."""
+    exchange_bytes_per_s: float = 0.0
+    """What all together receive of the other chips in a collective; 0 where none was timed."""
+    exchange_start_s: float = 0.0
+    """Of a collective, beyond the time of its bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,8 +344,11 @@ TPU7X = Chip(
     mxu_size=256,  # [tpu_info]
     branch_delay_slots=6,  # [compiler] as far as it fills them with code of the way that falls through; v6e: 4
     # Assumed: nine tenths of the bandwidth of HBM. Published device times hold no copy of a result; with a start of 0
-    # or 10 us the grouped matmuls (tokamax) fit about as well.
-    sparse=SparseCores(bytes_per_s=3300e9, start_s=5e-6, go_flag=7053),
+    # or 10 us the grouped matmuls (tokamax) fit about as well. [fit] of the exchange: five all-gathers of four devices
+    # on 2x2x1 chips (AI-Hypercomputer/accelerator-microbenchmarks, guide to all_gather), by `benchmarks.fidelity`.
+    sparse=SparseCores(
+        bytes_per_s=3300e9, start_s=5e-6, go_flag=7053, exchange_bytes_per_s=90e9, exchange_start_s=14.5e-6
+    ),
     links=Links(
         link_bytes_per_s=87.1e9,
         hop_s=1.3e-6,

@@ -139,13 +139,18 @@ class DmaEngine:
         """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
         self.arrive(now + cycles, flag, amount, remote=False)
 
-    def offload(self, now: int, core: int, moved: int, flag: int) -> None:
-        """SparseCore ``core`` runs its next program, which moves so many bytes; then ``flag`` moves by 1."""
+    def offload(self, now: int, core: int, moved: int, flag: int, *, exchanged: bool = False) -> None:
+        """SparseCore ``core`` runs its next program, which moves so many bytes; then ``flag`` moves by 1.
+
+        ``exchanged``: with other chips, which are taken to begin at the same time.
+        """
         sparse = self._chip.sparse_cores
         begin = max(now, self._sparse_free.get(core, 0))
-        end = begin + ceil((sparse.start_s + moved / sparse.bytes_per_s) * self._chip.clock_hz)
+        rates = sparse.start_s, sparse.bytes_per_s
+        start_s, bytes_per_s = (sparse.exchange_start_s, sparse.exchange_bytes_per_s) if exchanged else rates
+        end = begin + ceil((start_s + moved / bytes_per_s) * self._chip.clock_hz)
         self._sparse_free[core] = end
-        self.arrive(end, flag, 1, remote=False)
+        self.arrive(end, flag, 1, remote=exchanged)
 
     def carry(self, granules: int, *, writes: bool) -> None:
         """Charges HBM for what a link reads or writes: it is many times slower, so the queue does not hold it up."""

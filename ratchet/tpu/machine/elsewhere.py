@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import TokenTable
@@ -22,6 +23,8 @@ _NO_WORK = frozenset("after-all bitcast call constant get-tuple-element paramete
 _MOVES = _NO_WORK | frozenset("async-done async-start copy copy-done copy-start fusion reshape transpose".split())
 """Opcodes of a copy into another layout: the work of SparseCores that is modelled, by its bytes."""
 
+_EXCHANGES = frozenset("all-gather all-reduce all-to-all collective-permute reduce-scatter".split())
+
 
 class Part(NamedTuple):
     """An operation that is not modelled."""
@@ -30,17 +33,23 @@ class Part(NamedTuple):
     where: str
 
 
-def elsewhere(hlo: HloModule, has_code: Callable[[str], bool]) -> list[Part]:
+def elsewhere(hlo: HloModule, chip: Chip, has_code: Callable[[str], bool]) -> list[Part]:
     """The operations of a program that no machine here runs, in order.
 
     Args:
         hlo: the optimised module.
+        chip: whose SparseCores copy, and exchange where that was timed.
         has_code: whether the compiler wrote a listing for the instruction of a name.
     """
     fused = {name for op in hlo.ops.values() if op.opcode == "fusion" for name in op.called}
     handed = [op.name.removeprefix(PREPARED) for op in hlo.ops.values() if op.target == PREPARE]
     sparse = {op.name: op for name in handed if name in hlo.ops for op in _inside(hlo, hlo.ops[name])}
-    found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in handed if name in hlo.ops and not moves(hlo, name)]
+    timed = chip.sparse is not None and chip.sparse.exchange_bytes_per_s > 0
+
+    def is_modelled(name: str) -> bool:
+        return moves(hlo, name) or (timed and received(hlo, name) is not None)
+
+    found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in handed if name in hlo.ops and not is_modelled(name)]
     for op in hlo.ops.values():
         if op.name in sparse:
             continue
@@ -66,6 +75,23 @@ def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusa
 def moves(hlo: HloModule, name: str) -> bool:
     """Whether an operation only copies, with all that it calls."""
     return all(op.opcode in _MOVES for op in _inside(hlo, hlo.ops[name]))
+
+
+def received(hlo: HloModule, name: str) -> int | None:
+    """Bytes that each device receives in an operation that is one collective of XLA's; None for any other."""
+    every = list(_inside(hlo, hlo.ops[name]))
+    exchanges = [op for op in every if op.opcode in _EXCHANGES]
+    summing = {inner.name for op in exchanges for one in op.called for inner in hlo.by_computation.get(one, ())}
+    others = [op for op in every if op.opcode not in _MOVES | _EXCHANGES and op.name not in summing]
+    if len(exchanges) != 1 or others:
+        return None
+    (op,), devices = exchanges, len(hlo.device_ids)
+    given = sum(array.padded_bytes for operand in hlo.operands(op) for array in operand.types)
+    made = sum(array.padded_bytes for array in op.types)
+    if op.opcode in ("all-gather", "reduce-scatter"):
+        return abs(made - given)
+    times = {"all-reduce": 2, "all-to-all": 1}.get(op.opcode)
+    return given if times is None else times * given * (devices - 1) // devices
 
 
 def _work(hlo: HloModule, name: str) -> HloOp:

@@ -112,6 +112,8 @@ class Machine(Arithmetic):
     def execute(self) -> Record:
         """Runs the program from its top level; returns what happened."""
         cycles = self._run_unit(self._unit(TOP), 0, ())
+        if self.sparse.exchanges:
+            self.not_modelled.add(Unmodelled.EXCHANGES)
         return Record(
             cycles=cycles,
             units=self._units,
@@ -373,6 +375,7 @@ class Machine(Arithmetic):
 
     def signal(self, now: int, word: int, amount: int) -> None:
         """Adds to a sync flag of another chip, or of a SparseCore."""
+        word = self._on_this_chip(word)
         if self.addresses.sparse_core_flags and self.sparse.named(word):
             self.sparse.signal(now, word, amount)
         else:
@@ -380,6 +383,7 @@ class Machine(Arithmetic):
 
     def reset(self, word: int, value: int) -> None:
         """Sets a sync flag of a SparseCore."""
+        word = self._on_this_chip(word)
         if not self.sparse.named(word):
             raise NotExecutable(f"a flag of another unit, {word:#x}, is set")
         self.sparse.reset(word, value)
@@ -417,6 +421,10 @@ class Machine(Arithmetic):
 
     def _await_arrivals(self, now: int) -> None:
         """Returns once everything is known that reaches this chip up to ``now``."""
+
+    def _on_this_chip(self, word: int) -> int:
+        """A signal's word without the number of this chip, where it names one of its SparseCores."""
+        return word
 
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
         if self._programs.chip.cores > 1 and word >> 14 in (2, 3):  # above 14 bits of flag: a core of this chip

@@ -226,6 +226,10 @@ class ChipOfSlice(Machine):
 
     # --- other chips ---
 
+    def _on_this_chip(self, word: int) -> int:
+        inside = word & (1 << 17) - 1
+        return inside if word >> 17 == self.number // self._of_a_chip and self.sparse.named(inside) else word
+
     def _signal_chip(self, now: int, word: int, amount: int) -> None:
         chip, core, flag = word >> 17, (word >> 14 & 7) - _CORE_0, word & _FLAG_OF_SIGNAL
         if not 0 <= core < self._of_a_chip:

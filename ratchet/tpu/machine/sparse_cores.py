@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
-from ratchet.tpu.machine.elsewhere import PREPARE, PREPARED, moves
+from ratchet.tpu.machine.elsewhere import PREPARE, PREPARED, moves, received
 from ratchet.tpu.machine.words import NotExecutable
 
 AVAILABLE = 7163
@@ -56,6 +56,8 @@ class SparseCoreUnits:
         self._prepared = iter([op.name.removeprefix(PREPARED) for op in ops if op.target == PREPARE])
         """Operations that the SparseCores run, in the order in which they are prepared."""
         self._handing = _Handing("", -1, set())
+        self.exchanges = False
+        """Whether they exchanged anything with other chips."""
         self._done_flags = done_flags
 
     @staticmethod
@@ -84,14 +86,14 @@ class SparseCoreUnits:
         Raises:
             NotExecutable: for an operation that the HLO does not have.
         """
-        core = (copy.flag >> _UNIT - 1 & _UNITS) - _FIRST_UNIT
+        core = self._number(copy.flag >> _UNIT - 1)
         queue = self._queues.setdefault(core, deque())
         if copy.address != self._handing.address or core in self._handing.cores:
             self._handing = _Handing(next(self._prepared, named), copy.address, set())
         self._handing.cores.add(core)
         if self._handing.op not in self._hlo.ops:
             raise NotExecutable(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
-        if not moves(self._hlo, self._handing.op):
+        if not moves(self._hlo, self._handing.op) and received(self._hlo, self._handing.op) is None:
             raise NotExecutable(f"a descriptor for {self._handing.op!r}, which does more than copy")
         queue.append(self._handing.op)
         done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
@@ -100,7 +102,7 @@ class SparseCoreUnits:
 
     def signal(self, now: int, word: int, amount: int) -> None:
         """A flag of a SparseCore is raised. Raises NotExecutable for an unknown one, or one with nothing to start."""
-        core, flag = (word >> _UNIT & _UNITS) - _FIRST_UNIT, word & _FLAG
+        core, flag = self._number(word >> _UNIT), word & _FLAG
         queue = self._queues.setdefault(core, deque())
         if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self._done_flags:
             raise NotExecutable(f"a signal of {amount} to flag {flag} of SparseCore {core}")
@@ -109,7 +111,15 @@ class SparseCoreUnits:
             return
         if not queue:
             raise NotExecutable(f"SparseCore {core} is started without a descriptor")
-        self._engine.offload(now, core, self._moved(queue.popleft()), self._done_flags[core])
+        op = queue.popleft()
+        exchanged = received(self._hlo, op) if op and not moves(self._hlo, op) else None
+        moved = self._moved(op) if exchanged is None else exchanged
+        self.exchanges |= exchanged is not None
+        self._engine.offload(now, core, moved, self._done_flags[core], exchanged=exchanged is not None)
+
+    def _number(self, unit: int) -> int:
+        """Of a SparseCore among those of its device: a chip counts those of its first device first."""
+        return ((unit & _UNITS) - _FIRST_UNIT) % max(1, len(self._done_flags))
 
     def _moved(self, op: str) -> int:
         """Bytes that an operation of the HLO has as its results; 0 for start-up and end."""

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ratchet.tpu.chips import V5P
+from ratchet.tpu.chips import TPU7X, V5P, Chip
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine import run as running
-from ratchet.tpu.machine.elsewhere import Part, elsewhere, refusal
+from ratchet.tpu.machine.elsewhere import Part, elsewhere, received, refusal
 from ratchet.values.status import Status
 from ratchet.values.tokens import TokenTable
 from tests.hlo_texts import hlo_of
@@ -34,8 +34,8 @@ SPARSE = (
 )
 
 
-def parts(text: str, code: tuple[str, ...] = ()) -> list[Part]:
-    return elsewhere(hlo_of(text), lambda name: name in code)
+def parts(text: str, code: tuple[str, ...] = (), chip: Chip = V5P) -> list[Part]:
+    return elsewhere(hlo_of(text), chip, lambda name: name in code)
 
 
 @pytest.mark.parametrize("work", [SPARSE, SPARSE.replace("SPARSECORE", "X"), "add(%p, %p)", "exponential(%p)"])
@@ -46,6 +46,22 @@ def test_what_a_sparse_core_computes_is_not_modelled(work: str) -> None:
 
 def test_what_a_sparse_core_copies_is() -> None:
     assert parts(HANDED.format(work="copy(%p)")) == []
+
+
+@pytest.mark.parametrize(
+    ("work", "size"),
+    [
+        ("collective-permute(%p), source_target_pairs={{0,1},{1,0}}", 8 * 128 * 4),
+        ("all-to-all(%p), replica_groups={{0,1}}", 0),
+        ("add(%p, %p)", None),
+        ("copy(%p)", None),
+    ],
+)
+def test_what_sparse_cores_exchange_is_modelled_where_it_was_timed(work: str, size: int | None) -> None:
+    text = HANDED.format(work=work)
+    assert received(hlo_of(text), "handed-start") == size, "all-to-all: of one device, nothing"
+    assert len(parts(text)) == (work != "copy(%p)"), "none was timed on v5p"
+    assert len(parts(text, chip=TPU7X)) == (work.startswith("add"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +88,7 @@ def test_custom_calls_with_code_or_without_work_are() -> None:
 
 def test_the_refusal_says_what_and_how_much() -> None:
     hlo = hlo_of(HANDED.format(work=SPARSE))
-    said = refusal(hlo, elsewhere(hlo, lambda name: False), TokenTable(names={"k_0": "gather"}))
+    said = refusal(hlo, elsewhere(hlo, V5P, lambda name: False), TokenTable(names={"k_0": "gather"}))
     assert said.status is Status.NOT_MODELLED
     assert said.message.startswith("gather.3 (the SparseCores): ")
     assert "modelled are 1 of 2 operations" in said.message
