@@ -180,15 +180,16 @@ def local(x):
         ),
     },
 )
-SHIFT = Program(
-    name="a shift by one",
-    body="""
+SHIFTING = """
 def kernel(x, o, sent, arrived):
     meet(me() + 1, me() - 1)
     copy = send(x, o, sent, arrived, me() + 1)
     copy.start()
     copy.wait()
-
+"""
+SHIFT = Program(
+    name="a shift by one",
+    body=f"""{SHIFTING}
 
 def local(x):
     return call(kernel, ROWS, [DMA, DMA])(x)

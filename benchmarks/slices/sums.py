@@ -47,6 +47,12 @@ def local(x):
         ),
     },
 )
+_LEVELS = """
+def local(x):
+    levels = N.bit_length() - 1
+    whole, slots = pltpu.VMEM((ROWS, WIDTH), jnp.float32), pltpu.VMEM((levels, ROWS, WIDTH), jnp.float32)
+    return call(kernel, ROWS, [whole, slots, DMA, DMA, DMA((levels,))])(x)
+"""
 PAIRS = Program(
     name="all-reduce in pairs, ever further apart",
     body="""
@@ -60,12 +66,8 @@ def kernel(x, o, mine, got, copied, sent, arrived):
         mine[...] = mine[...] + got[level]
     here(mine, o, copied)
 
-
-def local(x):
-    levels = N.bit_length() - 1
-    whole, slots = pltpu.VMEM((ROWS, WIDTH), jnp.float32), pltpu.VMEM((levels, ROWS, WIDTH), jnp.float32)
-    return call(kernel, ROWS, [whole, slots, DMA, DMA, DMA((levels,))])(x)
-""",
+"""
+    + _LEVELS,
     reference="parts.sum(0)",
     out="P()",
     wrong={
@@ -106,12 +108,8 @@ def kernel(x, o, mine, got, copied, sent, arrived):
     def _():
         here(x, o, copied)
 
-
-def local(x):
-    levels = N.bit_length() - 1
-    whole, slots = pltpu.VMEM((ROWS, WIDTH), jnp.float32), pltpu.VMEM((levels, ROWS, WIDTH), jnp.float32)
-    return call(kernel, ROWS, [whole, slots, DMA, DMA, DMA((levels,))])(x)
-""",
+"""
+    + _LEVELS,
     reference="parts.at[0].set(parts.sum(0)).reshape(ALL, WIDTH)",
     wrong={
         "a sum is used before it is there": (("            copy.wait_recv()\n            mine", "            mine"),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.slices.exchanges import SHIFTING
 from benchmarks.slices.program import Program
 
 
@@ -113,13 +114,7 @@ def local(x):
 )
 TWICE = Program(
     name="two kernels that send, one after the other",
-    body="""
-def kernel(x, o, sent, arrived):
-    meet(me() + 1, me() - 1)
-    copy = send(x, o, sent, arrived, me() + 1)
-    copy.start()
-    copy.wait()
-
+    body=f"""{SHIFTING}
 
 def local(x):
     return call(kernel, ROWS, [DMA, DMA], number=1)(2 * call(kernel, ROWS, [DMA, DMA])(x))
@@ -128,13 +123,7 @@ def local(x):
 )
 LOOP = Program(
     name="a kernel that sends, in a loop",
-    body="""
-def kernel(x, o, sent, arrived):
-    meet(me() + 1, me() - 1)
-    copy = send(x, o, sent, arrived, me() + 1)
-    copy.start()
-    copy.wait()
-
+    body=f"""{SHIFTING}
 
 def local(x):
     return jax.lax.fori_loop(0, 3, lambda _, value: call(kernel, ROWS, [DMA, DMA])(value), x)

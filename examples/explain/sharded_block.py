@@ -1,11 +1,11 @@
-"""A transformer block with experts over the chips of a slice, a Pallas kernel inside: to explain, not to judge.
+r"""A transformer block with experts over the chips of a slice, a Pallas kernel inside: to explain, not to judge.
 
 Rows of x lie on the chips. Attention gathers them and has its heads by chip; the experts, one by chip, get their tokens
 by an all-to-all.
 
-./ratchet.sh explain examples/explain/sharded_block.py:block --mesh chip=8 --input 'bf16[4096@chip,1024]'
-    --input 'bf16[1024,8@chip,384]' --input 'bf16[8@chip,128,1024]' --input 'bf16[1024,8]'
-    --input 'bf16[8@chip,1024,4096]' --input 'bf16[8@chip,4096,1024]'
+./ratchet.sh explain examples/explain/sharded_block.py:block --mesh chip=8 \
+    --input 'bf16[4096@chip,1024]' --input 'bf16[1024,8@chip,384]' --input 'bf16[8@chip,128,1024]' \
+    --input 'bf16[1024,8]' --input 'bf16[8@chip,1024,4096]' --input 'bf16[8@chip,4096,1024]'
 """
 
 import jax

@@ -93,6 +93,8 @@ class DmaEngine:
         self.remote_wait_cycles = 0
         """Part of ``wait_cycles``: what ended the wait came from another chip, or was on its way to one."""
         self.remote_waits = Ends(KEPT)
+        self.core_wait_cycles = 0
+        """Likewise: for a word of the other core of the chip."""
 
     @property
     def hbm_busy_cycles(self) -> float:
@@ -198,6 +200,7 @@ class DmaEngine:
     def waited_for_core(self, now: int, until: int) -> None:
         """The other core of the chip was waited for."""
         self.wait_cycles += until - now
+        self.core_wait_cycles += until - now
 
     def add(self, flag: int, amount: int) -> None:
         self._values[flag] = self._values.get(flag, 0) + amount

@@ -6,12 +6,12 @@ they send each other. So it is with the cores of a chip, which have equal parts 
 How the compiler names another chip (libtpu 0.0.42.1 and 0.0.51): a signal's operand is flag + (2 + core << 14) +
 (chip << 17); a copy's ``overrides`` are chip + (1 << 14), with 2 + core from bit 26 on or nothing there, and the
 flag it moves at the other end has 2 + core in the bits from 13 on. One that stays on its chip may have 2 + core alone.
-v5e has one core, number 0; slices of other chips are not described.
+v5e and v6e have one core, number 0; a tpu7x has two, each a device, and a v5p two that run one program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -20,6 +20,8 @@ from typing import NamedTuple
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import TOP
 from ratchet.tpu.dump.outline import CONSTANT
+from ratchet.tpu.machine import deadlock
+from ratchet.tpu.machine.deadlock import Signals, Stuck
 from ratchet.tpu.machine.dma import GRANULE_BYTES, GeneralDma
 from ratchet.tpu.machine.links import Interleaving, Links
 from ratchet.tpu.machine.machine import Machine
@@ -29,13 +31,11 @@ from ratchet.tpu.machine.record import Record, Run, Waited
 from ratchet.tpu.machine.translate import Translated
 from ratchet.tpu.machine.words import NotExecutable, Unknown
 from ratchet.values.omission import LinkModel, OpenSemaphore, Unmodelled
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Refusal
 
 BETWEEN_CORES_CYCLES = 36
 """From a push of one core until the other one has it: the distance at which the compiler sets push and pop."""
 
-_PLACES = 4
-"""Of a deadlock, how many are told."""
 _DUMMY = 0
 """A flag that nobody waits for."""
 _CHIP = (1 << 14) - 1
@@ -60,20 +60,7 @@ class Shared:
     order: Interleaving
     chips: list[ChipOfSlice] = field(default_factory=list)
     """By the compiler's logical id; both cores of a chip that runs a program on two, one after the other."""
-    senders: dict[int, dict[int, set[int]]] = field(default_factory=dict)
-    """Per sync flag and chip that it was signalled at: which chips did."""
-    own_copies: dict[int, set[int]] = field(default_factory=dict)
-    """Per sync flag: chips at which it signalled that a copy of their own had left."""
-
-    @property
-    def kind(self) -> str:
-        """What the machines are in messages: chips, or the cores of one that is alone."""
-        return "chip" if len({chip.device for chip in self.chips}) > 1 else "core"
-
-    def called(self, numbers: set[int], word: str = "and") -> str:
-        """Some of them in words."""
-        *most, last = map(str, sorted(numbers)) if numbers else ("none",)
-        return f"{self.kind}s {', '.join(most)} {word} {last}" if most else f"{self.kind} {last}"
+    signals: Signals = field(default_factory=Signals)
 
 
 class Told(NamedTuple):
@@ -300,7 +287,7 @@ class ChipOfSlice(Machine):
         late = self.engine.latency if "hbm" in (copy.source, copy.target) else 0.0
         self.engine.arrive(message.left, copy.source_flag, copy.granules, remote=True)
         self._signalled.add(copy.source_flag)
-        self._shared.own_copies.setdefault(copy.source_flag, set()).add(self.called)
+        self._shared.signals.own_copies[copy.source_flag].add(self.called)
         self._deliver(other, message.arrival + late, flag, copy.granules)
         if copy.target == "hbm":
             other.engine.carry(copy.granules, writes=True)
@@ -309,7 +296,7 @@ class ChipOfSlice(Machine):
     def _deliver(self, other: ChipOfSlice, time: float, flag: int, amount: int) -> None:
         other.engine.arrive(time, flag, amount, remote=other is not self)
         other._signalled.add(flag)
-        self._shared.senders.setdefault(flag, {}).setdefault(other.called, set()).add(self.called)
+        self._shared.signals.senders[flag][other.called].add(self.called)
 
     def _chip(self, number: int) -> ChipOfSlice:
         if not 0 <= number < len(self._shared.chips):
@@ -368,7 +355,7 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
         records[chip.number] = chip.execute()
 
     order.run([partial(work, chip) for chip in shared.chips])
-    link_model = LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s, source=ici.source)
+    link_model = (LinkModel(link_bytes_per_s=ici.link_bytes_per_s, hop_s=ici.hop_s, source=ici.source),)
     used, messages = links.use(), (*links.log.first, *links.log.last)
     cores = [
         replace(
@@ -376,7 +363,11 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
             messages=messages,
             more_messages=links.log.count - len(messages),
             link_busy_cycles=max(link.busy_cycles for link in used),
-            not_modelled=(*records[core.number].not_modelled, link_model, *core.open_semaphores()),
+            not_modelled=(
+                *records[core.number].not_modelled,
+                *(link_model if devices > 1 else ()),
+                *core.open_semaphores(),
+            ),
         )
         for core in shared.chips
     ]
@@ -387,63 +378,28 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
 
 
 def _slower(cores: Sequence[Record]) -> Record:
-    """Of the cores of one chip the first that takes longest; the other one ends with a wait for it."""
-    return max(cores, key=lambda one: one.cycles - one.memory.wait_cycles)
+    """Of the cores of one chip the first that waits least for others: at their last meeting the other waits for it."""
+    return max(cores, key=lambda one: one.cycles - one.memory.core_wait_cycles - one.memory.remote_wait_cycles)
 
 
 def _deadlock(shared: Shared) -> Refusal:
-    """All chips wait, and nothing is under way: who waits for whom, and for what."""
-    stuck = [chip for chip in shared.chips if chip.waits_for is not None]
-    stuck = [chip for chip in stuck if chip.waits_for and chip.waits_for.flag != OTHER_CORE] or stuck
-    edges = [f"{who} for {what}" for who, what in _together(shared, stuck, partial(_awaited, shared))]
-    ended = {chip.called for chip in shared.chips if chip.waits_for is None}
-    if ended:
-        edges.append(f"{shared.called(ended)} reached the end")
-    waiting = _together(shared, stuck, lambda chip: f"{_waiting(chip)}{_so_far(shared, chip)}")
-    places = [f"{who.capitalize()} {what}." for who, what in waiting[:_PLACES]]
-    if waiting[_PLACES:]:
-        places.append(f"So do others at {len(waiting) - _PLACES} more places.")
-    return Refusal(
-        Status.DEADLOCK,
-        f"the {shared.kind}s wait for each other for ever: {'; '.join(edges)}. "
-        f"{' '.join(places)} "
-        "Nothing is under way between them: look for a signal or a copy that not every one of them sends.",
+    """All machines wait, and nothing is under way."""
+    waiting = [(chip, chip.waits_for) for chip in shared.chips if chip.waits_for is not None]
+    # A core that waits for the other one is not at fault, but where both do.
+    waiting = [(chip, wait) for chip, wait in waiting if wait.flag != OTHER_CORE] or waiting
+    several = len({chip.device for chip in shared.chips}) > 1
+    return deadlock.refusal(
+        "chip" if several else "core",
+        {chip.called for chip in shared.chips},
+        [Stuck(number=chip.called, flag=wait.flag, waiting=_waiting(chip, wait)) for chip, wait in waiting],
+        {chip.called for chip in shared.chips if chip.waits_for is None},
+        shared.signals,
     )
 
 
-def _together(
-    shared: Shared, stuck: Sequence[ChipOfSlice], what: Callable[[ChipOfSlice], str]
-) -> list[tuple[str, str]]:
-    """Who has the same said of it, and what."""
-    who: dict[str, set[int]] = {}
-    for chip in stuck:
-        who.setdefault(what(chip), set()).add(chip.called)
-    return [(shared.called(numbers), said) for said, numbers in who.items()]
-
-
-def _awaited(shared: Shared, chip: ChipOfSlice) -> str:
-    """Who should have ended this wait, by what the other chips did."""
-    flag = chip.waits_for.flag if chip.waits_for else 0
-    at = shared.senders.get(flag, {})
-    leavers = shared.own_copies.get(flag, set())
-    if leavers and chip.called not in leavers:
-        return f"a copy of its own that it never starts ({shared.called(leavers)} did)"
-    if not at:
-        return "a signal that is never sent"
-    silent = {other.called for other in shared.chips} - set().union(*at.values()) - {chip.called}
-    return shared.called(silent, "or") if silent else f"more than {shared.called(at.get(chip.called, set()))} sent"
-
-
-def _so_far(shared: Shared, chip: ChipOfSlice) -> str:
-    at = shared.senders.get(chip.waits_for.flag if chip.waits_for else 0, {})
-    sent = [f"at {shared.called({one})} by {shared.called(by)}" for one, by in sorted(at.items())]
-    return f" (signalled so far {', '.join(sent)})" if sent else ""
-
-
-def _waiting(chip: ChipOfSlice) -> str:
+def _waiting(chip: ChipOfSlice, wait: Wait) -> str:
     """What a chip waits for."""
-    assert chip.waits_for is not None
-    flag, least, address = chip.waits_for
+    flag, least, address = wait
     has = chip.engine.final_value(flag)
     op = chip.calls[-1][0] if chip.calls else "the top level"
     return (

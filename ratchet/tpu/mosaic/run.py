@@ -55,11 +55,11 @@ def load(tpu_program: bytes, *, f32_matmul_passes: str = "mxu") -> Loaded:
             program that calls back to the host or depends on the platform.
     """
     with readable():
-        exported = _apart(exporting.read(tpu_program))
+        exported = _with_calls_of_their_own(exporting.read(tpu_program))
     return translated(exported, Options(f32_matmul_passes=f32_matmul_passes))
 
 
-def _apart(exported: Any) -> Any:
+def _with_calls_of_their_own(exported: Any) -> Any:
     """A program whose kernels have calls of their own, as the compiler gets it: what is sharded may call functions."""
     module = stablehlo_of(exported)
     with module.context, ir.Location.unknown():

@@ -1,5 +1,6 @@
 """Programs on slices, from the kernel file to the verdict: right ones on each topology, wrong ones refused."""
 
+import jax
 import pytest
 
 from benchmarks.slices.__main__ import TOPOLOGIES, verdict
@@ -66,7 +67,8 @@ def test_a_copy_to_another_chip_may_have_a_size_that_the_kernel_computes(judged)
 
 def test_a_collective_of_the_sparse_cores_has_a_wide_band(judged):
     said = judged("a kernel, then XLA's sum", "tpu7x:2x2x1")
-    if said.status is Status.SCHEDULE_UNKNOWN:  # newer compilers start them in another way
+    if jax.__version_info__ >= (0, 12):  # its compiler starts them in another way
+        assert said.status is Status.SCHEDULE_UNKNOWN
         assert "SparseCore" in said.reason
         return
     assert said.status is Status.PASS, said.reason
