@@ -87,6 +87,7 @@ def digest(program: export.Exported) -> str:
 def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding.AbstractMesh]:
     """While the block runs, ``mesh`` of ``chip`` is JAX's ambient one, and kernels keep their source lines apart."""
     ambient = abstract_mesh((mesh or Mesh()).axes, chip.device_kind, chip.cores, "tpu")
+    keep_barriers_inside()
     with lines_apart(), jax.sharding.use_abstract_mesh(ambient):
         yield ambient
 
@@ -116,6 +117,20 @@ def abstract_mesh(
     names, sizes = tuple(name for name, _ in axes), tuple(size for _, size in axes)
     kinds = (jax.sharding.AxisType.Auto,) * len(axes)
     return jax.sharding.AbstractMesh(sizes, names, axis_types=kinds, abstract_device=device)
+
+
+def keep_barriers_inside() -> None:
+    """A barrier of a SparseCore's subcores is its kernel's own affair, as JAX has it from 0.12 on.
+
+    Before, its effect is one of the whole program, and no program with it can be exported.
+    """
+    try:
+        from jax._src.pallas import core
+        from jax._src.pallas.mosaic import sc_primitives
+
+        core.kernel_local_effects.add_type(sc_primitives.MemoryEffect)
+    except (ImportError, AttributeError):  # a JAX without SparseCores, or without such a set
+        return
 
 
 @contextlib.contextmanager
