@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ratchet.process.sandbox.child import PACKAGE_ROOT
@@ -24,3 +25,12 @@ def names_of(source: str, name: str = "kernel.py") -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "kernel"}
     exec(compile(source, name, "exec"), names)
     return names
+
+
+def replaced(source: str, edits: Iterable[tuple[str, str]]) -> str:
+    """A text with each of the old ones replaced by its new one. Raises ValueError where it is not there exactly once."""
+    for old, new in edits:
+        if source.count(old) != 1:
+            raise ValueError(f"{old!r} is there {source.count(old)} times, wanted once")
+        source = source.replace(old, new)
+    return source
