@@ -328,41 +328,44 @@ def kernel_fn(x, y):
     },
 )
 SCALAR = Program(
-    name="a running sum by a scalar subcore",
+    name="running sums by scalar subcores",
     body="""
-SIZE = 512
+ROWS, SIZE = 4, 512
 
 
 def kernel_fn(x):
-    mesh = plsc.ScalarSubcoreMesh(axis_name="core", num_cores=2)
+    mesh = plsc.ScalarSubcoreMesh(axis_name="core")
+    each = ROWS // mesh.num_cores
 
     def kernel(x, o, values, arrived):
-        mine = pl.ds(lax.axis_index("core") * SIZE, SIZE)
-        pltpu.async_copy(x.at[mine], values, arrived).wait()
+        @pl.loop(0, each)
+        def _(row):
+            mine = pl.ds((lax.axis_index("core") * each + row) * SIZE, SIZE)
+            pltpu.async_copy(x.at[mine], values, arrived).wait()
 
-        @pl.loop(1, SIZE)
-        def _(place):
-            values[place] = values[place] + values[place - 1]
+            @pl.loop(1, SIZE)
+            def _(place):
+                values[place] = values[place] + values[place - 1]
 
-        pltpu.async_copy(values, o.at[mine], arrived).wait()
+            pltpu.async_copy(values, o.at[mine], arrived).wait()
 
-    return on(mesh, kernel, array((2 * SIZE,), I32), SMEM((SIZE,), I32), DMA)(x)
+    return on(mesh, kernel, array((ROWS * SIZE,), I32), SMEM((SIZE,), I32), DMA)(x)
 """,
-    arrays={"x": "below(1 << 16, keys, 2 * SIZE)"},
-    reference="jnp.cumsum(x.reshape(2, SIZE), axis=1).astype(I32).reshape(-1)",
+    arrays={"x": "below(1 << 16, keys, ROWS * SIZE)"},
+    reference="jnp.cumsum(x.reshape(ROWS, SIZE), axis=1).astype(I32).reshape(-1)",
     wrong={
         "sums begin before the values are there": (
-            ("values, arrived).wait()\n", "values, arrived)\n"),
-            ("        pltpu.async_copy(values, o.at[mine], arrived).wait()", "        copy = pltpu.async_copy(values, o.at[mine], arrived)\n        copy.wait()\n        copy.wait()"),
+            ("pltpu.async_copy(x.at[mine], values, arrived).wait()", "copy = pltpu.async_copy(x.at[mine], values, arrived)"),
+            ("            pltpu.async_copy(values, o", "            copy.wait()\n            pltpu.async_copy(values, o"),
         ),
         "before the first one": (("pl.loop(1, SIZE)", "pl.loop(0, SIZE)"),),
-        "both cores have the first half": (('pl.ds(lax.axis_index("core") * SIZE, SIZE)', "pl.ds(0, SIZE)"),),
+        "all cores have the first rows": (('lax.axis_index("core") * each + row', "row"),),
     },
 )
 BLOCKS = Program(
     name="blocks in the order of a table, by scalar subcores",
     body="""
-BLOCKS, WIDTH = 256, 128
+BLOCKS, WIDTH = 512, 128
 
 
 def kernel_fn(x, order):
