@@ -1,6 +1,7 @@
 """A kernel file for more than one core of a chip, and edits that make it wrong.
 
-A program is a kernel with the arrays it takes and what it should give, between a head and a tail that all have in common.
+A program is a kernel with the arrays it takes and what it should give, between a head and a tail that all have in
+common.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def vectors(size, start=0):
 def sparse(mesh, kernel, out, *scratch):
     return on(mesh, kernel, out, *scratch, compiler_params=pltpu.CompilerParams(needs_layout_passes=False))
 '''
-_TENSOR = '''
+_TENSOR = """
 
 def cores():
     return pltpu.create_tensorcore_mesh("core")
@@ -93,7 +94,7 @@ def copied(source, target, semaphore):
     copy = pltpu.make_async_copy(source, target, semaphore)
     copy.start()
     copy.wait()
-'''
+"""
 _TAIL = """
 
 def reference_fn({names}):

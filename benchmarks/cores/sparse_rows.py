@@ -88,7 +88,10 @@ def kernel_fn(table, index):
     wrong={
         "a slot is filled while its rows still leave": (
             ("            pl.when((step > 0) & (step + 1 < steps))(lambda: leaving(step - 1).wait())\n", ""),
-            ("        leaving(steps - 2).wait()\n", "        pl.loop(0, steps - 1)(lambda step: leaving(step).wait())\n"),
+            (
+                "        leaving(steps - 2).wait()\n",
+                "        pl.loop(0, steps - 1)(lambda step: leaving(step).wait())\n",
+            ),
         ),
         "the last rows are not waited for": (("        leaving(steps - 1).wait()\n", ""),),
         "one wait too many": (
@@ -176,14 +179,21 @@ def kernel_fn(x, segment):
     reference="jax.ops.segment_sum(x, segment, SEGMENTS)",
     wrong={
         "rows are added to what is not zero yet": (
-            ("        plsc.subcore_barrier()\n\n        @pl.loop(0, each // STEP)\n", "\n        @pl.loop(0, each // STEP)\n"),
+            (
+                "        plsc.subcore_barrier()\n\n        @pl.loop(0, each // STEP)\n",
+                "\n        @pl.loop(0, each // STEP)\n",
+            ),
         ),
         "sums leave before all have added": (
             ("        plsc.subcore_barrier()\n        pltpu.sync_copy(total", "        pltpu.sync_copy(total"),
         ),
         "rows overwrite each other": ((", add=True)", ")"),),
         "the second half of the sums is not made zero": (
-            ("pltpu.sync_copy(rows.at[pl.ds(0, own)], total.at[mine])", "pl.when(lax.axis_index('subcore') < 8)(lambda: pltpu.sync_copy(rows.at[pl.ds(0, own)], total.at[mine]))"),
+            (
+                "pltpu.sync_copy(rows.at[pl.ds(0, own)], total.at[mine])",
+                "pl.when(lax.axis_index('subcore') < 8)(\n"
+                "            lambda: pltpu.sync_copy(rows.at[pl.ds(0, own)], total.at[mine])\n        )",
+            ),
         ),
         "only the first subcore waits for the others": (
             (
@@ -292,7 +302,10 @@ def kernel_fn(table, index, w):
     flops="2 * COUNT * WIDTH * WIDTH",
     wrong={
         "the last rows stay away": (
-            ("        pltpu.sync_copy(rows, o.at[mine])", "        pl.when(number() < mesh.size - 1)(lambda: pltpu.sync_copy(rows, o.at[mine]))"),
+            (
+                "        pltpu.sync_copy(rows, o.at[mine])",
+                "        pl.when(number() < mesh.size - 1)(lambda: pltpu.sync_copy(rows, o.at[mine]))",
+            ),
         ),
     },
 )

@@ -185,7 +185,8 @@ def kernel_fn(x):
             (
                 "        pl.semaphore_signal(there, 1, core_index=lax.rem(subcore + 1, count))\n",
                 "        pl.when(subcore > 0)(\n"
-                "            lambda: pl.semaphore_signal(there, 1, core_index=lax.rem(subcore + 1, count))\n        )\n",
+                "            lambda: pl.semaphore_signal(there, 1, core_index=lax.rem(subcore + 1, count))\n"
+                "        )\n",
             ),
         ),
         "each signals itself": (("core_index=lax.rem(subcore + 1, count))", "core_index=subcore)"),),
@@ -242,11 +243,17 @@ def kernel_fn(x):
     wrong={
         "the first one waits, too": (
             ("            pl.semaphore_wait(turn, 1)\n", ""),
-            ("        @pl.when(subcore > 0)\n", "        pl.semaphore_wait(turn, 1)\n\n        @pl.when(subcore > 0)\n"),
+            (
+                "        @pl.when(subcore > 0)\n",
+                "        pl.semaphore_wait(turn, 1)\n\n        @pl.when(subcore > 0)\n",
+            ),
         ),
         "nobody waits for its turn": (
             ("            pl.semaphore_wait(turn, 1)\n", ""),
-            ("SIZE)])\n\n    scratch", "SIZE)])\n        pl.when(subcore > 0)(lambda: pl.semaphore_wait(turn, 1))\n\n    scratch"),
+            (
+                "SIZE)])\n\n    scratch",
+                "SIZE)])\n        pl.when(subcore > 0)(lambda: pl.semaphore_wait(turn, 1))\n\n    scratch",
+            ),
         ),
         "the sum of the first alone": (("sums.at[pl.ds((subcore - 1) * SIZE, SIZE)]", "sums.at[pl.ds(0, SIZE)]"),),
     },
@@ -355,8 +362,14 @@ def kernel_fn(x):
     reference="jnp.cumsum(x.reshape(ROWS, SIZE), axis=1).astype(I32).reshape(-1)",
     wrong={
         "sums begin before the values are there": (
-            ("pltpu.async_copy(x.at[mine], values, arrived).wait()", "copy = pltpu.async_copy(x.at[mine], values, arrived)"),
-            ("            pltpu.async_copy(values, o", "            copy.wait()\n            pltpu.async_copy(values, o"),
+            (
+                "pltpu.async_copy(x.at[mine], values, arrived).wait()",
+                "copy = pltpu.async_copy(x.at[mine], values, arrived)",
+            ),
+            (
+                "            pltpu.async_copy(values, o",
+                "            copy.wait()\n            pltpu.async_copy(values, o",
+            ),
         ),
         "before the first one": (("pl.loop(1, SIZE)", "pl.loop(0, SIZE)"),),
         "all cores have the first rows": (('lax.axis_index("core") * each + row', "row"),),
@@ -401,13 +414,22 @@ def kernel_fn(x, order):
     reference="x.reshape(BLOCKS, 8, WIDTH)[order].reshape(-1, WIDTH)",
     wrong={
         "a block leaves before it has arrived": (
-            ("            arriving(step).wait()\n            leaving(step).start()\n", "            leaving(step).start()\n            arriving(step).wait()\n"),
+            (
+                "            arriving(step).wait()\n            leaving(step).start()\n",
+                "            leaving(step).start()\n            arriving(step).wait()\n",
+            ),
         ),
         "the last block does not leave": (
-            ("            leaving(step).start()\n", "            pl.when(step + 1 < each)(lambda: leaving(step).start())\n"),
+            (
+                "            leaving(step).start()\n",
+                "            pl.when(step + 1 < each)(lambda: leaving(step).start())\n",
+            ),
         ),
         "a block past the last": (("table[step] * 8, 8", "table[step] * 8 + 8, 8"),),
-        "one block's room for two": (("block.at[step % 2], arrived", "block.at[0], arrived"), ("block.at[step % 2], o", "block.at[0], o")),
+        "one block's room for two": (
+            ("block.at[step % 2], arrived", "block.at[0], arrived"),
+            ("block.at[step % 2], o", "block.at[0], o"),
+        ),
     },
 )
 SHARES = (HISTOGRAM, PREFIX, HALO, SIGNALS, CHAIN, QUEUE, PIPELINE, SCALAR, BLOCKS)

@@ -74,7 +74,9 @@ def kernel_fn(order):
     reference="jnp.argsort(order.reshape(ROWS, SIZE), axis=1).astype(I32).reshape(-1)",
     wrong={
         "half of each": (("pl.loop(0, SIZE // lanes())", "pl.loop(0, SIZE // lanes() // 2)"),),
-        "places of the row before": (("(number() * each + step) * SIZE, SIZE)\n            pltpu.sync_copy(order.at[mine], places)", "(number() * each + step) * SIZE, SIZE)\n            pltpu.sync_copy(order.at[pl.ds(number() * each * SIZE, SIZE)], places)"),),
+        "places of the first row": (
+            ("pltpu.sync_copy(order.at[mine], places)", "pltpu.sync_copy(order.at[pl.ds(0, SIZE)], places)"),
+        ),
     },
 )
 TOP = Program(
@@ -122,7 +124,9 @@ def kernel_fn(x):
             ("best = plsc.sort_key_val(*best, descending=True)", "best = plsc.sort_key_val(*best)"),
         ),
         "what is merged is not reversed": (("lanes())], at, descending=True)", "lanes())], at)"),),
-        "each writes over the last one's row": (("keys.at[pl.ds(step * BEST, lanes())]", "keys.at[pl.ds(0, lanes())]"),),
+        "each writes over the last one's row": (
+            ("keys.at[pl.ds(step * BEST, lanes())]", "keys.at[pl.ds(0, lanes())]"),
+        ),
     },
 )
 SORT = Program(
@@ -167,12 +171,13 @@ def kernel_fn(x):
 """,
     arrays={"x": "orders(keys, ROWS, WIDTH).reshape(-1) - WIDTH // 2"},
     reference=(
-        "(jnp.sort(x.reshape(ROWS, WIDTH)).reshape(-1), "
-        "jnp.argsort(x.reshape(ROWS, WIDTH)).astype(I32).reshape(-1))"
+        "(jnp.sort(x.reshape(ROWS, WIDTH)).reshape(-1), jnp.argsort(x.reshape(ROWS, WIDTH)).astype(I32).reshape(-1))"
     ),
     wrong={
         "half of the turns": (("for turn in range(parts):", "for turn in range(parts // 2):"),),
-        "places do not travel with their keys": (("places[part(index)] = place", "places[part(index)] = index * lanes() + lax.iota(I32, lanes())"),),
+        "places do not travel with their keys": (
+            ("places[part(index)] = place", "places[part(index)] = index * lanes() + lax.iota(I32, lanes())"),
+        ),
     },
 )
 CUMMAX = Program(
@@ -283,11 +288,12 @@ def expected(x, mask):
     arrays={"x": "normal(keys, ROWS * WIDTH)", "mask": "below(2, keys, ROWS * WIDTH)"},
     reference="expected(x.reshape(ROWS, WIDTH), mask.reshape(ROWS, WIDTH)).reshape(-1)",
     wrong={
-        "as many are taken as there are lanes": (
-            ("at + plsc.all_reduce_population_count(here)[0]", "at + lanes()"),
-        ),
+        "as many are taken as there are lanes": (("at + plsc.all_reduce_population_count(here)[0]", "at + lanes()"),),
         "what no mask asks for is used": (
-            ("jnp.where(here, plsc.load_expanded(row.at[pl.ds(at, lanes())], mask=here), 0)", "plsc.load_expanded(row.at[pl.ds(at, lanes())], mask=here)"),
+            (
+                "jnp.where(here, plsc.load_expanded(row.at[pl.ds(at, lanes())], mask=here), 0)",
+                "plsc.load_expanded(row.at[pl.ds(at, lanes())], mask=here)",
+            ),
         ),
     },
 )
@@ -324,8 +330,15 @@ def kernel_fn(x):
         "jnp.where((x.reshape(ROWS, WIDTH) > 2).any(1), (x.reshape(ROWS, WIDTH) > 2).argmax(1), WIDTH).astype(I32)"
     ),
     wrong={
-        "the last instead of the first": (("jnp.minimum(at, jnp.where(first < lanes(), part * lanes() + first, WIDTH))", "jnp.where(first < lanes(), part * lanes() + first, at)"),),
-        "every other result is written": (("lax.iota(I32, lanes()) == 0)", "(lax.iota(I32, lanes()) == 0) & (lax.rem(row, 2) == 0))"),),
+        "the last instead of the first": (
+            (
+                "jnp.minimum(at, jnp.where(first < lanes(), part * lanes() + first, WIDTH))",
+                "jnp.where(first < lanes(), part * lanes() + first, at)",
+            ),
+        ),
+        "every other result is written": (
+            ("lax.iota(I32, lanes()) == 0)", "(lax.iota(I32, lanes()) == 0) & (lax.rem(row, 2) == 0))"),
+        ),
     },
 )
 PACKED = Program(
@@ -411,11 +424,18 @@ def kernel_fn(x):
     wrong={
         "what has not arrived is used": (
             ("            arriving(step).wait()\n            if step > 1:\n", "            if step > 1:\n"),
-            ("            leaving(step).start()\n", "            arriving(step).wait()\n            leaving(step).start()\n"),
+            (
+                "            leaving(step).start()\n",
+                "            arriving(step).wait()\n            leaving(step).start()\n",
+            ),
         ),
         "a slot is written while it still leaves": (
             ("            if step > 1:\n                leaving(step - 2).wait()\n\n", ""),
-            ("            leaving(step).start()\n", "            if step > 1:\n                leaving(step - 2).wait()\n            leaving(step).start()\n"),
+            (
+                "            leaving(step).start()\n",
+                "            if step > 1:\n                leaving(step - 2).wait()\n"
+                "            leaving(step).start()\n",
+            ),
         ),
         "both steps have one slot": (("pl.ds(step % 2 * STEP, STEP)]", "pl.ds(0, STEP)]"),),
     },
@@ -452,8 +472,12 @@ def kernel_fn(x):
     arrays={"x": "normal(keys, ROWS, WIDTH)"},
     reference="x.T",
     wrong={
-        "blocks are turned, and stay where they were": (("o.at[columns, rows])", "o.at[pl.ds(wide * BLOCK, BLOCK), pl.ds(wide * BLOCK, BLOCK)])"),),
-        "the last block is left out": (("pl.when(number() < ROWS // BLOCK * across)", "pl.when(number() < ROWS // BLOCK * across - 1)"),),
+        "blocks are turned, and stay where they were": (
+            ("o.at[columns, rows])", "o.at[pl.ds(wide * BLOCK, BLOCK), pl.ds(wide * BLOCK, BLOCK)])"),
+        ),
+        "the last block is left out": (
+            ("pl.when(number() < ROWS // BLOCK * across)", "pl.when(number() < ROWS // BLOCK * across - 1)"),
+        ),
         "a block that is not there": (("pl.ds(high * BLOCK, BLOCK), pl", "pl.ds(high * BLOCK + BLOCK, BLOCK), pl"),),
     },
 )

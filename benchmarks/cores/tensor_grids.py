@@ -33,10 +33,16 @@ def kernel_fn(x):
     chips=TWO_CORES,
     wrong={
         "both cores write the first half": (
-            ("        out_specs=pl.BlockSpec((STEP, WIDTH), lambda core, step: (core * HALF + step, 0))", "        out_specs=pl.BlockSpec((STEP, WIDTH), lambda core, step: (step, 0))"),
+            (
+                "        out_specs=pl.BlockSpec((STEP, WIDTH), lambda core, step: (core * HALF + step, 0))",
+                "        out_specs=pl.BlockSpec((STEP, WIDTH), lambda core, step: (step, 0))",
+            ),
         ),
         "both cores read the first half": (
-            ("        in_specs=[pl.BlockSpec((STEP, WIDTH), lambda core, step: (core * HALF + step, 0))]", "        in_specs=[pl.BlockSpec((STEP, WIDTH), lambda core, step: (step, 0))]"),
+            (
+                "        in_specs=[pl.BlockSpec((STEP, WIDTH), lambda core, step: (core * HALF + step, 0))]",
+                "        in_specs=[pl.BlockSpec((STEP, WIDTH), lambda core, step: (step, 0))]",
+            ),
         ),
     },
 )
@@ -195,7 +201,10 @@ def kernel_fn(x, w):
             ("lambda core, step: (core, 0))", "lambda core, step: (0, 0))"),
         ),
         "the first core writes its half alone": (
-            ("    @pl.when(pl.program_id(1) == INNER // STEP - 1)\n", "    @pl.when((pl.program_id(1) == INNER // STEP - 1) & (pl.program_id(0) == 0))\n"),
+            (
+                "    @pl.when(pl.program_id(1) == INNER // STEP - 1)\n",
+                "    @pl.when((pl.program_id(1) == INNER // STEP - 1) & (pl.program_id(0) == 0))\n",
+            ),
         ),
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cores.program import TWO_CORES, Program
 
-_MEET = "        pltpu.core_barrier(met, core_axis_name=\"core\")\n"
+_MEET = '        pltpu.core_barrier(met, core_axis_name="core")\n'
 
 HALVES = Program(
     name="each core half of the rows",
@@ -30,10 +30,15 @@ def kernel_fn(x, y):
     chips=TWO_CORES,
     wrong={
         "both cores have the first half": (("me() * (ROWS // 2) + step", "step"),),
-        "the second core does nothing": (("pl.loop(0, ROWS // 2 // STEP)", "pl.loop(0, (1 - me()) * (ROWS // 2 // STEP))"),),
+        "the second core does nothing": (
+            ("pl.loop(0, ROWS // 2 // STEP)", "pl.loop(0, (1 - me()) * (ROWS // 2 // STEP))"),
+        ),
         "rows past the last": (("me() * (ROWS // 2) + step", "me() * (ROWS // 2) + STEP + step"),),
         "what has not arrived is used": (
-            ("            copied(y.at[some], other, moved)\n", "            copy = pltpu.make_async_copy(y.at[some], other, moved)\n            copy.start()\n"),
+            (
+                "            copied(y.at[some], other, moved)\n",
+                "            copy = pltpu.make_async_copy(y.at[some], other, moved)\n            copy.start()\n",
+            ),
             ("            copied(one, o", "            copy.wait()\n            copied(one, o"),
         ),
     },
@@ -92,8 +97,12 @@ def kernel_fn(x, w):
     flops="2 * SIZE * SIZE * INNER",
     chips=TWO_CORES,
     wrong={
-        "weights that only one core has": (("        copied(w, weights, moved)\n", "        pl.when(me() == 0)(lambda: copied(w, weights, moved))\n"),),
-        "rows of the other": (("copied(x.at[some], rows", "copied(x.at[pl.ds((1 - me()) * (SIZE // 2) + step * STEP, STEP)], rows"),),
+        "weights that only one core has": (
+            ("        copied(w, weights, moved)\n", "        pl.when(me() == 0)(lambda: copied(w, weights, moved))\n"),
+        ),
+        "rows of the other": (
+            ("copied(x.at[some], rows", "copied(x.at[pl.ds((1 - me()) * (SIZE // 2) + step * STEP, STEP)], rows"),
+        ),
     },
 )
 CONTRACTION = Program(
@@ -136,7 +145,8 @@ def kernel_fn(x, w):
             (
                 "        copied(out, parts.at[me()], moved)\n" + _MEET,
                 "        copy = pltpu.make_async_copy(out, parts.at[me()], moved)\n        copy.start()\n"
-                + _MEET + "        copy.wait()\n",
+                + _MEET
+                + "        copy.wait()\n",
             ),
         ),
         "one part for both": (("copied(out, parts.at[me()], moved)", "copied(out, parts.at[0], moved)"),),
@@ -181,7 +191,10 @@ def kernel_fn(x, y):
     wrong={
         "a block is taken before it is made": (
             ("                pl.semaphore_wait(full, 1)\n", ""),
-            ("                copied(block, o.at[step], moved)\n", "                copied(block, o.at[step], moved)\n                pl.semaphore_wait(full, 1)\n"),
+            (
+                "                copied(block, o.at[step], moved)\n",
+                "                copied(block, o.at[step], moved)\n                pl.semaphore_wait(full, 1)\n",
+            ),
         ),
         "a block is made over one that is not taken": (
             ("                pl.when(step > 1)(lambda: pl.semaphore_wait(free, 1))\n", ""),
@@ -190,7 +203,10 @@ def kernel_fn(x, y):
         "room is told of too often": (("step < STEPS - 2)", "step < STEPS - 1)"),),
         "the first two wait for room, too": (("step > 1)", "step >= 0)"),),
         "room is told to itself": (("free, 1, core_index=0)", "free, 1, core_index=1)"),),
-        "one block's room": (("copied(block, passed.at[lax.rem(step, 2)], moved)", "copied(block, passed.at[0], moved)"), ("copied(passed.at[lax.rem(step, 2)], block", "copied(passed.at[0], block")),
+        "one block's room": (
+            ("copied(block, passed.at[lax.rem(step, 2)], moved)", "copied(block, passed.at[0], moved)"),
+            ("copied(passed.at[lax.rem(step, 2)], block", "copied(passed.at[0], block"),
+        ),
     },
 )
 PING_PONG = Program(
@@ -232,14 +248,27 @@ def expected(x):
     wrong={
         "one slot": (("slot = 2 * lax.rem(turn, 2)", "slot = 0"),),
         "the signal comes before the block": (
-            ("            copied(mine, mail.at[slot + 1 - me()], moved)\n            pl.semaphore_signal(there, 1, core_index=1 - me())\n",
-             "            pl.semaphore_signal(there, 1, core_index=1 - me())\n            copied(mine, mail.at[slot + 1 - me()], moved)\n"),
+            (
+                "            copied(mine, mail.at[slot + 1 - me()], moved)\n"
+                "            pl.semaphore_signal(there, 1, core_index=1 - me())\n",
+                "            pl.semaphore_signal(there, 1, core_index=1 - me())\n"
+                "            copied(mine, mail.at[slot + 1 - me()], moved)\n",
+            ),
         ),
         "each waits before it signals": (
-            ("            pl.semaphore_signal(there, 1, core_index=1 - me())\n            pl.semaphore_wait(there, 1)\n",
-             "            pl.semaphore_wait(there, 1)\n            pl.semaphore_signal(there, 1, core_index=1 - me())\n"),
+            (
+                "            pl.semaphore_signal(there, 1, core_index=1 - me())\n"
+                "            pl.semaphore_wait(there, 1)\n",
+                "            pl.semaphore_wait(there, 1)\n"
+                "            pl.semaphore_signal(there, 1, core_index=1 - me())\n",
+            ),
         ),
-        "a last signal that nobody waits for": (("        copied(mine, o.at[me()], moved)\n", "        pl.semaphore_signal(there, 1, core_index=1 - me())\n        copied(mine, o.at[me()], moved)\n"),),
+        "a last signal that nobody waits for": (
+            (
+                "        copied(mine, o.at[me()], moved)\n",
+                "        pl.semaphore_signal(there, 1, core_index=1 - me())\n        copied(mine, o.at[me()], moved)\n",
+            ),
+        ),
         "each reads its own": (("copied(mail.at[slot + me()], got", "copied(mail.at[slot + 1 - me()], got"),),
     },
 )
@@ -274,7 +303,9 @@ def kernel_fn(x):
             ("        copied(both.at[0], largest.at[me()], moved)\n", "        both[me()] = both[0]\n"),
             ("        copied(largest, both, moved)\n", "        copied(both, largest, moved)\n"),
         ),
-        "only one core comes to the barrier": ((_MEET, "        @pl.when(me() == 0)\n        def _():\n    " + _MEET + "\n"),),
+        "only one core comes to the barrier": (
+            (_MEET, "        @pl.when(me() == 0)\n        def _():\n    " + _MEET + "\n"),
+        ),
     },
 )
 COUNTS = Program(
@@ -312,14 +343,19 @@ def kernel_fn(x):
     wrong={
         "the first does not wait": (
             ("            pl.semaphore_wait(there, 1)\n", ""),
-            ("            copied(counts, o, moved)\n", "            copied(counts, o, moved)\n            pl.semaphore_wait(there, 1)\n"),
+            (
+                "            copied(counts, o, moved)\n",
+                "            copied(counts, o, moved)\n            pl.semaphore_wait(there, 1)\n",
+            ),
         ),
         "the second signals itself": (("there, 1, core_index=0)", "there, 1, core_index=1)"),),
         "nobody takes the signal": (("            pl.semaphore_wait(there, 1)\n", ""),),
         "the signal comes while the counts leave": (
-            ("            copied(counts, counted, moved)\n            pl.semaphore_signal(there, 1, core_index=0)\n",
-             "            copy = pltpu.make_async_copy(counts, counted, moved)\n            copy.start()\n"
-             "            pl.semaphore_signal(there, 1, core_index=0)\n            copy.wait()\n"),
+            (
+                "            copied(counts, counted, moved)\n            pl.semaphore_signal(there, 1, core_index=0)\n",
+                "            copy = pltpu.make_async_copy(counts, counted, moved)\n            copy.start()\n"
+                "            pl.semaphore_signal(there, 1, core_index=0)\n            copy.wait()\n",
+            ),
         ),
     },
 )
@@ -361,16 +397,30 @@ def kernel_fn(x):
     chips=TWO_CORES,
     wrong={
         "the carry of the second": (
-            ("            copied(blocks.at[EACH - 1], passed, moved)\n            pl.semaphore_signal(there, 1, core_index=1)\n", "            pl.semaphore_signal(there, 1, core_index=1)\n"),
-            ("            copied(passed, carry, moved)\n", "            copied(blocks.at[EACH - 1], passed, moved)\n            copied(passed, carry, moved)\n"),
+            (
+                "            copied(blocks.at[EACH - 1], passed, moved)\n"
+                "            pl.semaphore_signal(there, 1, core_index=1)\n",
+                "            pl.semaphore_signal(there, 1, core_index=1)\n",
+            ),
+            (
+                "            copied(passed, carry, moved)\n",
+                "            copied(blocks.at[EACH - 1], passed, moved)\n            copied(passed, carry, moved)\n",
+            ),
         ),
         "the carry is not waited for": (
             ("            pl.semaphore_wait(there, 1)\n", ""),
-            ("        copied(blocks, o.at[mine], moved)\n", "        copied(blocks, o.at[mine], moved)\n        pl.when(me() == 1)(lambda: pl.semaphore_wait(there, 1))\n"),
+            (
+                "        copied(blocks, o.at[mine], moved)\n",
+                "        copied(blocks, o.at[mine], moved)\n"
+                "        pl.when(me() == 1)(lambda: pl.semaphore_wait(there, 1))\n",
+            ),
         ),
         "the carry lacks the last block": (("blocks.at[EACH - 1], passed", "blocks.at[EACH - 2], passed"),),
         "scratch is taken for shared": (
-            ("            copied(blocks.at[EACH - 1], passed, moved)\n", "            carry[...] = blocks[EACH - 1]\n            copied(carry, passed, moved)\n"),
+            (
+                "            copied(blocks.at[EACH - 1], passed, moved)\n",
+                "            carry[...] = blocks[EACH - 1]\n            copied(carry, passed, moved)\n",
+            ),
             ("            copied(passed, carry, moved)\n", ""),
         ),
     },
@@ -405,15 +455,22 @@ def kernel_fn(x):
     chips=TWO_CORES,
     wrong={
         "it is read before it was waited for": (
-            ("            copied(x, copy, moved)\n            pl.semaphore_signal(made, 1, core_index=1)\n",
-             "            making = pltpu.make_async_copy(x, copy, moved)\n            making.start()\n"
-             "            pl.semaphore_signal(made, 1, core_index=1)\n            making.wait()\n"),
+            (
+                "            copied(x, copy, moved)\n            pl.semaphore_signal(made, 1, core_index=1)\n",
+                "            making = pltpu.make_async_copy(x, copy, moved)\n            making.start()\n"
+                "            pl.semaphore_signal(made, 1, core_index=1)\n            making.wait()\n",
+            ),
         ),
         "the second waits for the first one's copy": (
-            ("            copied(x, copy, moved)\n            pl.semaphore_signal(made, 1, core_index=1)\n", "            pltpu.make_async_copy(x, copy, moved).start()\n"),
+            (
+                "            copied(x, copy, moved)\n            pl.semaphore_signal(made, 1, core_index=1)\n",
+                "            pltpu.make_async_copy(x, copy, moved).start()\n",
+            ),
             ("            pl.semaphore_wait(made, 1)\n", "            pltpu.make_async_copy(x, copy, moved).wait()\n"),
         ),
-        "half of it is made": (("copied(x, copy, moved)", "copied(x.at[pl.ds(0, ROWS // 2)], copy.at[pl.ds(0, ROWS // 2)], moved)"),),
+        "half of it is made": (
+            ("copied(x, copy, moved)", "copied(x.at[pl.ds(0, ROWS // 2)], copy.at[pl.ds(0, ROWS // 2)], moved)"),
+        ),
     },
 )
 LAYERS = Program(

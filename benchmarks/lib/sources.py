@@ -28,7 +28,7 @@ def names_of(source: str, name: str = "kernel.py") -> dict[str, Any]:
 
 
 def replaced(source: str, edits: Iterable[tuple[str, str]]) -> str:
-    """A text with each of the old ones replaced by its new one. Raises ValueError where it is not there exactly once."""
+    """A text with each old part replaced by its new one. Raises ValueError for one that is not there exactly once."""
     for old, new in edits:
         if source.count(old) != 1:
             raise ValueError(f"{old!r} is there {source.count(old)} times, wanted once")

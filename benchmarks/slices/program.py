@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.lib.sources import ROOT, edited
+from benchmarks.lib.sources import ROOT, edited, replaced
 
 _HEAD = '''"""{name} over {chips} chips."""
 
@@ -116,11 +116,7 @@ class Program:
 
     def source(self, chips: int, wrong: str = "") -> str:
         """The kernel file, right or in one of the ``wrong`` ways."""
-        body = self.body
-        for old, new in self.wrong[wrong] if wrong else ():
-            if body.count(old) != 1:
-                raise ValueError(f"{self.name}, {wrong}: {old!r} is there {body.count(old)} times")
-            body = body.replace(old, new)
+        body = replaced(self.body, self.wrong[wrong] if wrong else ())
         head = _HEAD.format(name=self.name, key=self.name.replace(" ", "_").replace(",", ""), chips=chips)
         second = bool(self.weights)
         tail = _TAIL.format(

@@ -3,7 +3,8 @@
 import jax
 import pytest
 
-from benchmarks.slices.__main__ import TOPOLOGIES, verdict
+from benchmarks.lib.judged import verdict
+from benchmarks.slices.__main__ import TOPOLOGIES
 from benchmarks.slices.programs import PROGRAMS
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import CHIPS

@@ -1,0 +1,11 @@
+"""All programs of the benchmark."""
+
+from __future__ import annotations
+
+from benchmarks.cores.sparse_rows import ROWS
+from benchmarks.cores.sparse_shared import SHARES
+from benchmarks.cores.sparse_vectors import VECTORS
+from benchmarks.cores.tensor_grids import GRIDS
+from benchmarks.cores.tensor_meshes import MESHES
+
+PROGRAMS = (*ROWS, *VECTORS, *SHARES, *MESHES, *GRIDS)
