@@ -45,7 +45,7 @@ def verdict(source: str, chip: str, workers: Workers) -> Verdict:
         return judge(request, workers=workers)
 
 
-def rows(chip: str, programs: Iterable[Program], *given: int, wrong: bool, **where: str) -> Iterator[dict[str, Any]]:
+def rows(chip: str, programs: Iterable[Program], /, *given: int, wrong: bool, **where: str) -> Iterator[dict[str, Any]]:
     """A row for each program on ``chip``, or for each wrong one.
 
     Args:
