@@ -49,6 +49,7 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
     accounts = accounts_of(record, compiler=compiler, known=known)
     wholes = [account.whole for account in accounts.values()]
     memory = record.memory
+    engines = [one.memory for one in (record, *record.beside)]
     return Timeline(
         chip=chip.name,
         compiler=compiler,
@@ -60,8 +61,8 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         slot_issues={slot: sum(whole.issues[slot] for whole in wholes) for slot in SLOTS},
         slot_capacity=dict(CAPACITY),
         mxu_busy_cycles=sum(int(whole.mxu.sum()) for whole in wholes) // chip.mxu_per_core,
-        hbm_read_bytes=memory.read_granules * GRANULE_BYTES,
-        hbm_write_bytes=memory.write_granules * GRANULE_BYTES,
+        hbm_read_bytes=sum(one.read_granules for one in engines) * GRANULE_BYTES,
+        hbm_write_bytes=sum(one.write_granules for one in engines) * GRANULE_BYTES,
         grid_steps=sum(_grid_steps(record, name) for name in record.units),
         ops=_op_costs(record),
         not_modelled=_not_modelled(record),

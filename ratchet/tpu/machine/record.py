@@ -232,6 +232,8 @@ class Record:
     """What is not."""
     link_busy_cycles: int = 0
     """For which the busiest link of the slice carried bytes."""
+    beside: tuple[Record, ...] = ()
+    """Of the other cores of the chip, which have their part of the same kernels."""
 
     def executions(self) -> Mapping[tuple[Source, str], int]:
         """How often what the author wrote in kernels was executed, by source annotation and kind.
@@ -250,10 +252,12 @@ class Record:
 
         A conditional compiles to a branch forward that passes its body by, a loop to a branch back at the end of each
         iteration; the compiler repeats the operation's place behind both. One that it unrolled, predicated or decided
-        has no branch and is left out, as is code without a place: the pipeline around a kernel's body.
+        has no branch and is left out, as is code without a place: the pipeline around a kernel's body. Cores of one
+        chip count together.
         """
         executed: dict[str, Counter[str]] = {kind: Counter() for kind in ("branch", "branch taken", "loop", "copy")}
-        for (source, kind), times in self.executions().items():
+        of_cores = (pair for one in (self, *self.beside) for pair in one.executions().items())
+        for (source, kind), times in of_cores:
             if kind in executed and source.operation is not None:
                 executed[kind][f"{SOURCE_FILE}:{source.operation}"] += times
         taken = executed["branch taken"]

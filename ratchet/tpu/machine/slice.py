@@ -379,7 +379,8 @@ def run_slice(programs: Programs, scalar_inputs: Sequence[ScalarInputs], *, take
 
 def _slower(cores: Sequence[Record]) -> Record:
     """Of the cores of one chip the first that waits least for others: at their last meeting the other waits for it."""
-    return max(cores, key=lambda one: one.cycles - one.memory.core_wait_cycles - one.memory.remote_wait_cycles)
+    slower = max(cores, key=lambda one: one.cycles - one.memory.core_wait_cycles - one.memory.remote_wait_cycles)
+    return replace(slower, beside=tuple(one for one in cores if one is not slower))
 
 
 def _deadlock(shared: Shared) -> Refusal:
