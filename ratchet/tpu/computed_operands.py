@@ -48,6 +48,8 @@ def computed_operands(hlo: HloModule) -> tuple[ComputedOperand, ...]:
 
 def _computed(hlo: HloModule) -> Iterator[ComputedOperand]:
     for launch, kernel in hlo.launches.items():
+        if kernel.is_of_sparse_cores:
+            continue  # it has no latency, however it is steered
         for number in range(len(kernel.operands)):
             place = hlo.launched_operand(launch, number)
             if place is None:

@@ -28,6 +28,8 @@ class Call:
     outputs: tuple[jax.ShapeDtypeStruct, ...]
     aliases: dict[int, int]
     """Operand number to result number."""
+    on_sparse_cores: bool
+    """Whether its configuration is for the SparseCores."""
     has_communication: bool
     skips_barrier: bool
     """Whether the kernel asked the compiler for no barrier of the devices before it."""
@@ -68,6 +70,7 @@ def read_call(op: ir.Operation, mesh: Any) -> Call:
         inputs=tuple(aval(value.type) for value in op.operands),
         outputs=tuple(aval(value.type) for value in op.results),
         aliases=aliases_of(op),
+        on_sparse_cores=configuration.get("device_type") == kernel_config.SPARSE_CORE,
         has_communication=bool(config.get("has_communication", False)),
         skips_barrier=bool(config.get("skip_device_barrier", False)),
         site=str(op.location.name_str) if isinstance(op.location, ir.NameLoc) else "",

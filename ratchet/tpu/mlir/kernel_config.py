@@ -55,6 +55,10 @@ _SUPPORTED: Mapping[str, tuple[object, ...]] = {
 }
 """What decides how the compiler reads the module, with the values for which it is read here in the same way; None: left
 out. All other keys say where an operand is, what is checked, or how much memory and time there is: the values stay."""
+SPARSE_CORE = "DEVICE_TYPE_SPARSECORE"
+_EXECUTED = frozenset({"custom_call_config", "flag_configs", "scoped_memory_configs"})
+_OF_SPARSE_CORES = frozenset({"device_type", "megachip_parallelism_config", "sparse_core_config"})
+"""Which cores a kernel is for, and how its memory is tiled there: it is executed by its module, which says both."""
 _SCHEDULING_FLAGS = frozenset({"XLA_TPU_FORCE_LP_LLO_SCHEDULER"})
 """Flags of the compiler's that move instructions and change none."""
 
@@ -83,10 +87,12 @@ def check_executed(config: Mapping[str, Any]) -> None:
     Raises:
         Refusal: ``CANNOT_VERIFY`` with the key.
     """
-    around = [key for key in config if key not in ("custom_call_config", "flag_configs", "scoped_memory_configs")]
+    known, supported = _EXECUTED, _SUPPORTED
+    if config.get("device_type") == SPARSE_CORE:
+        known, supported = _EXECUTED | _OF_SPARSE_CORES, {**_SUPPORTED, "needs_layout_passes": (None, False, True)}
     call = config["custom_call_config"]
-    odd = [f"{key} = {config[key]}" for key in around]
-    odd += [f"{key} = {call.get(key)}" for key, values in _SUPPORTED.items() if call.get(key) not in values]
+    odd = [f"{key} = {config[key]}" for key in config if key not in known]
+    odd += [f"{key} = {call.get(key)}" for key, values in supported.items() if call.get(key) not in values]
     flags = [str(one.get("flag_type")) for one in config.get("flag_configs", ())]
     odd += [f"the flag {flag}" for flag in flags if flag not in _SCHEDULING_FLAGS]
     if odd:

@@ -15,6 +15,8 @@ _OF_KERNELS = _OF_MAPS | {
     "dimension_semantics", "iteration_bounds", "scalar_prefetch", "scratch_operands", "tpu.core_type", "window_params",
 }  # fmt: skip
 """Attributes of functions that are executed."""
+TENSOR_CORE = "tc"
+_CORES = frozenset({TENSOR_CORE, "sc_scalar_subcore", "sc_vector_subcore"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class Kernel:
 
     name: str
     module: KernelModule
+    core: str
+    """On which kind of core it is executed: ``TENSOR_CORE``, ``sc_scalar_subcore`` or ``sc_vector_subcore``."""
     main: Function
     bounds: tuple[int | None, ...]
     """Static grid bounds; ``None`` where the bound is an operand."""
@@ -97,9 +101,9 @@ def describe(call: Call, module: KernelModule) -> Kernel:
         raise module.refusal(f"a module with {len(mains)} kernel functions")
     (main,) = mains
     attributes = main.attributes
-    core = attributes.get("tpu.core_type", "#tpu.core_type<tc>")
-    if core != "#tpu.core_type<tc>":
-        raise module.refusal(f"a kernel for {core}")
+    core = str(attributes.get("tpu.core_type", TENSOR_CORE)).removeprefix("#tpu.core_type<").removesuffix(">")
+    if core not in _CORES or call.on_sparse_cores != (core != TENSOR_CORE):
+        raise module.refusal(f"a kernel for {core}{' that is called on SparseCores' * call.on_sparse_cores}")
     for function in module.functions.values():
         if unknown := set(function.attributes) - (_OF_KERNELS if function is main else _OF_MAPS):
             raise module.refusal(f"function attribute {sorted(unknown)}")
@@ -144,6 +148,7 @@ def describe(call: Call, module: KernelModule) -> Kernel:
     return Kernel(
         name=call.name,
         module=module,
+        core=core,
         main=main,
         bounds=bounds,
         semantics=semantics,

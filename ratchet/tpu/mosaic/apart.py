@@ -113,7 +113,7 @@ class Apart(Executor):
                 continue  # a branch that nobody takes
             self.active = mask
             try:
-                step.run(self) if step.run else self._run(step.op)
+                step.run(self) if step.run else self.execute(step.op)
             finally:
                 self.active = outer
         return [self.values[value] for value in wanted]

@@ -18,7 +18,7 @@ from jax import lax
 from ratchet.tpu.mlir.calls import Call
 from ratchet.tpu.mosaic.copies import Traced
 from ratchet.tpu.mosaic.devices import arguments, compiled, device_lock
-from ratchet.tpu.mosaic.lowering import lowered
+from ratchet.tpu.mosaic.lowering import CONFIG_WIDTH, lowered
 from ratchet.tpu.mosaic.run import Loaded
 from ratchet.tpu.mosaic.state import Options
 from ratchet.tpu.mosaic.translation import function_of, layout_of
@@ -54,15 +54,18 @@ def operands(
     if missing := set(wanted) - set(calls):
         raise Refusal(Status.CANNOT_VERIFY, f"the compiled program calls {min(missing)}, which the artefact does not")
     chips, options = program.devices, Options()
-    words = {site: sum(_size(calls[site], number) for number in numbers) for site, numbers in wanted.items()}
-    row = 2 * chips * max(1, *words.values())
+    sizes = {site: sum(_size(calls[site], number) for number in numbers) for site, numbers in wanted.items()}
+    row = 2 * chips * max(1, *sizes.values())
     width = _ROWS + max(1, min(_MOST_RUNS, _MOST_WORDS // row)) * row
     order: list[str] = []
+    whole = loaded.with_options()
+    """Executed first where kernels are on several cores: their results are part of the configuration."""
 
     def translate(number: int, call: Call) -> Any:
         order.append(call.site)
         layout, traced = layout_of(program, options), Traced(shapes={}, sizes={})
-        execute = function_of(program.kernels[number], call, options, layout, [], traced)
+        beside = whole.beside.translate(number, call)
+        execute = beside or function_of(program.kernels[number], call, options, layout, [], traced)
 
         def reporting(config: Any, *values: Any) -> Any:
             taken = [_halves(values[number]) for number in wanted.get(call.site, ())]
@@ -70,10 +73,14 @@ def operands(
 
         return reporting
 
-    run = compiled(program, lowered(program.exported, translate, width, _merged), results=slice(-1, None))
-    placed = [arguments(program, loaded.place(inputs)) for inputs in instances]
+    words = whole.beside.words
+    run = compiled(program, lowered(program.exported, translate, width, _merged, config=words), results=slice(-1, None))
     found = []
-    for arrays in placed:
+    for inputs in instances:
+        placed = loaded.place(inputs)
+        if whole.beside:
+            whole.run(placed)
+        arrays = arguments(program, placed, whole.beside.config((0,) * CONFIG_WIDTH))
         with device_lock(program):
             rows = np.asarray(run(*arrays)[0]).reshape(-1, width)[: len(order)]
         reports = dict(zip(order, rows, strict=True))

@@ -18,7 +18,7 @@ from ratchet.tpu.mosaic.program import Program
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 
-_COMPILER_OPTIONS: dict[str, bool | str] = {
+COMPILER_OPTIONS: dict[str, bool | str] = {
     "xla_allow_excess_precision": False,
     "xla_backend_optimization_level": "1",
 }
@@ -44,7 +44,7 @@ def compiled(program: Program, lowered: Any, *, results: slice = slice(None)) ->
 
     pairs = zip(lowered.in_avals, _shardings(program), strict=True)
     avals = [jax.ShapeDtypeStruct(aval.shape, kept_as(aval.dtype), sharding=where) for aval, where in pairs]
-    return jax.jit(call).lower(*avals).compile(_COMPILER_OPTIONS)  # type: ignore[no-any-return]
+    return jax.jit(call).lower(*avals).compile(COMPILER_OPTIONS)  # type: ignore[no-any-return]
 
 
 def place(program: Program, inputs: Sequence[np.ndarray]) -> Placed:
@@ -65,7 +65,7 @@ def place(program: Program, inputs: Sequence[np.ndarray]) -> Placed:
     return tuple(jax.device_put(*pair) for pair in zip(kept, where, strict=True))
 
 
-def arguments(program: Program, inputs: Placed, config: Sequence[int] = (0,) * CONFIG_WIDTH) -> list[Any]:
+def arguments(program: Program, inputs: Placed, config: Sequence[int] | np.ndarray = (0,) * CONFIG_WIDTH) -> list[Any]:
     """What an execution takes: inputs, and its configuration on all devices."""
     *_, everywhere = _shardings(program)
     return [*inputs, jax.device_put(np.array(config, np.int32), everywhere)]

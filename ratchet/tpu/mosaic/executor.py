@@ -86,11 +86,11 @@ class Executor(Recorder):
                 self._run_loop(loops[at])
                 at += loops[at].length
             else:
-                self._run(op)
+                self.execute(op)
                 at += 1
         return []
 
-    def _run(self, op: Op) -> None:
+    def execute(self, op: Op) -> None:
         if op in self._bound:
             return
         rule = RULES.get(op.name)
@@ -115,7 +115,7 @@ class Executor(Recorder):
         buffers = list(dict.fromkeys(buffer for op in first for buffer in self.written(op)))
         for value in (value for values in loop.given for value in values):
             if value not in self.values and value.owner is not None:
-                self._run(value.owner)  # a constant
+                self.execute(value.owner)  # a constant
         given = [self._stacked(values) for values in loop.given]
         before = {values[0]: self.values[values[0]] for values in loop.given}
 
@@ -125,7 +125,7 @@ class Executor(Recorder):
             def body() -> list[Array]:
                 self.values.update(zip(before, scalars, strict=True))
                 for op in first:
-                    self._run(op)
+                    self.execute(op)
                 return [self._array(values[0]) for values in loop.left]
 
             self.loops.append((loop.others, number))
@@ -144,7 +144,7 @@ class Executor(Recorder):
         for values, of in zip(loop.left, left, strict=True):
             self.values.update((value, of[number]) for number, value in enumerate(values))
         for op in loop.again:
-            self._run(op)
+            self.execute(op)
 
     def _stacked(self, values: Sequence[Value]) -> Array:
         """As one array: a constant where all are."""

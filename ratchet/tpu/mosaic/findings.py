@@ -46,6 +46,10 @@ class Kind(Enum):
         Status.MEMORY_HAZARD,
         "a chip writes into another's memory, and nothing makes it wait until that is done with it",
     )
+    CORES_RACE = (
+        Status.MEMORY_HAZARD,
+        "a core reads or writes memory that another writes, and nothing makes one wait for the other",
+    )
     TOO_MANY_EVENTS = Status.CANNOT_VERIFY, "chips do more that others may see than the judge follows"
     WINDOW_RACE = (
         Status.MEMORY_HAZARD,

@@ -38,11 +38,15 @@ Merge = Callable[[jax.Array, jax.Array], jax.Array]
 """What was reported of a call before, and now -> the report of both."""
 
 
-def lowered(exported: Any, translate: Translate, width: int, merge: Merge) -> Any:
+def lowered(exported: Any, translate: Translate, width: int, merge: Merge, *, config: int = CONFIG_WIDTH) -> Any:
     """An exported TPU program for the CPU, with ``translate`` of every kernel call in its place.
 
+    Args:
+        width: words of a kernel's report.
+        config: words of the configuration; behind the first ``CONFIG_WIDTH`` is what ``translate`` reads there.
+
     Returns:
-        The program with one input more, ``config`` (int32[CONFIG_WIDTH]), and one output more, ``report``
+        The program with one input more, ``config`` (int32[config]), and one output more, ``report``
         (int32[kernels * width], at least one).
 
     Raises:
@@ -50,15 +54,15 @@ def lowered(exported: Any, translate: Translate, width: int, merge: Merge) -> An
             in a place that is not known.
     """
     module = stablehlo_of(exported)
-    count = _Lowering(module, translate, width, merge).run()
-    config = jax.core.ShapedArray((CONFIG_WIDTH,), jnp.int32)
+    count = _Lowering(module, translate, width, merge, config).run()
+    taken = jax.core.ShapedArray((config,), jnp.int32)
     report = jax.core.ShapedArray((max(count, 1) * width,), jnp.int32)
-    return rebuilt(exported, module, inputs=[config], outputs=[report], platform="cpu")
+    return rebuilt(exported, module, inputs=[taken], outputs=[report], platform="cpu")
 
 
 class _Lowering:
-    def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge) -> None:
-        self.module, self.translate, self.one, self.merge = module, translate, width, merge
+    def __init__(self, module: ir.Module, translate: Translate, width: int, merge: Merge, config: int) -> None:
+        self.module, self.translate, self.one, self.merge, self.config = module, translate, width, merge, config
         named = [(string(op.operation, "sym_name"), op.operation) for op in module.body if "sym_name" in op.attributes]
         self.functions = {name: op for name, op in named if op.name == "func.func"}
         self.meshes = {name: str(op.attributes["mesh"]) for name, op in named if op.name == "sdy.mesh"}
@@ -83,7 +87,7 @@ class _Lowering:
 
     def run(self) -> int:
         with self.module.context, ir.Location.unknown():
-            self.config_type, self.report_type = _words(CONFIG_WIDTH), _words(self.width)
+            self.config_type, self.report_type = _words(self.config), _words(self.width)
             for name in sorted(self.touched):
                 self._function(self.functions[name], is_main=name == "main")
             if not self.module.operation.verify():
@@ -234,7 +238,7 @@ class _Lowering:
             results, now = run(config, *operands)
             return (*results, report.at[low:high].set(self.merge(report[low:high], now)))
 
-        avals = [*(jax.ShapeDtypeStruct((width,), jnp.int32) for width in (CONFIG_WIDTH, self.width)), *call.inputs]
+        avals = [*(jax.ShapeDtypeStruct((width,), jnp.int32) for width in (self.config, self.width)), *call.inputs]
         if call.mesh:
             module = lowered_per_device(function, avals, call.mesh, self.module.context, channel=1000 * (number + 1))
         else:
@@ -252,7 +256,7 @@ class _Lowering:
         def function(config: jax.Array) -> jax.Array:
             return jnp.broadcast_to(never_written(np.dtype(shape.dtype), config[1]), shape.shape)
 
-        module = lowered_module(function, [jax.ShapeDtypeStruct((CONFIG_WIDTH,), jnp.int32)], self.module.context)
+        module = lowered_module(function, [jax.ShapeDtypeStruct((self.config,), jnp.int32)], self.module.context)
         made = ir.FlatSymbolRefAttr.get(self._insert(f"mosaic_buffer_{number}", module))
         self._recreate(op, [config], _types(op), {"callee": made}, name="func.call")
 

@@ -107,6 +107,12 @@ class Recorder(State):
         ]
         self._copied.append((index, *ends, target.bytes))
 
+    def reported(self) -> list[tuple[Kind, Finding, Any]]:
+        """What was reported since the last time, with its condition, where nothing is traced."""
+        pending = [(KINDS[kind], self.sites[int(site)], bad) for kind, site, bad in self._pending]
+        self._pending.clear()
+        return pending
+
     def flush(self) -> None:
         """Write what was reported and counted since the last time, all at once: each write costs XLA a kernel."""
         self._write_notes()

@@ -5,7 +5,7 @@ it read, and what each chip did that others may see. One int32 vector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -45,6 +45,14 @@ class Layout:
     """Words of ``copies.BLOCKS`` and ``copies.COPIES``; 0 where none are logged."""
     chips: int
     """How many chips' events follow; 0 where none are logged."""
+    operands: int = 0
+    """Words behind all that in which kernels on several cores give their operands (``cores.program``)."""
+
+    @property
+    def width(self) -> int:
+        """Words of all."""
+        *_, end = self.parts
+        return end + self.operands
 
     @property
     def parts(self) -> tuple[int, int, int, int, int, int]:
@@ -58,12 +66,22 @@ class Layout:
 
     def completed(self, report: Array, device: Array | None) -> Array:
         """A report with room for the events of other chips than ``device``, whose own it has if it is given."""
-        *_, own, width = self.parts
+        *_, own, _ = self.parts
         if device is not None and self.chips:
             logs = jnp.full((self.chips, events.WORDS), _UNKNOWN, jnp.int32)
             logs = lax.dynamic_update_slice(logs, report[None, own:], (device, jnp.int32(0)))
             report = jnp.concatenate([report[:own], logs.reshape(-1)])
-        return jnp.pad(report, (0, width - report.shape[0]))
+        return jnp.pad(report, (0, self.width - report.shape[0]))
+
+    def behind(self, run: Callable[..., tuple[list[Array], Array]]) -> Callable[..., tuple[list[Array], Array]]:
+        """A call that gives words of operands, with a report before them in which nothing is."""
+        *_, end = self.parts
+
+        def reporting(config: Array, *operands: Array) -> tuple[list[Array], Array]:
+            results, words = run(config, *operands)
+            return results, self.completed(jnp.concatenate([jnp.zeros(end, jnp.int32), words]), None)
+
+        return reporting
 
     def merged(self, before: Array, now: Array) -> Array:
         """One report of a kernel that runs more than once: first findings, sums of counters, digests, the copies of the
@@ -71,7 +89,7 @@ class Layout:
 
         Before the first run everything is -1.
         """
-        flags, digests, blocks, copies, logs, _ = self.parts
+        flags, digests, blocks, copies, logs, operands = self.parts
         none = jnp.repeat(before[:flags:2] < 0, 2)
         return jnp.concatenate([
             jnp.where(none, now[:flags], before[:flags]),
@@ -79,7 +97,8 @@ class Layout:
             before[digests:blocks] * 31 + now[digests:blocks],
             *(jnp.where(before[low] < 0, now[low:high], before[low:high])
               for low, high in ((blocks, copies), (copies, logs)) if low < high),
-            *([events.merged(before[logs:], now[logs:], self.chips)] if self.chips else []),
+            *([events.merged(before[logs:operands], now[logs:operands], self.chips)] if self.chips else []),
+            *([jnp.maximum(before[operands : operands + 1], 0) + 1, now[operands + 1 :]] if self.operands else []),
         ])  # fmt: skip
 
 
@@ -97,7 +116,7 @@ def report_of(memory: Memory) -> Array:
 THEN, OTHERWISE = 0, 1
 """Counters of a conditional, by body."""
 
-_COUNTERS = {"scf.if": 2, "scf.for": 1, "scf.while": 1, "tpu.enqueue_dma": 1}
+_COUNTERS = {"scf.if": 2, "scf.for": 1, "scf.while": 1, "tpu.enqueue_dma": 1, "tpu.enqueue_indirect_dma": 1}
 
 
 def counters(kernel: KernelModule) -> dict[Op, int]:
@@ -135,7 +154,7 @@ def control_flow(counted: Iterable[tuple[KernelModule, Sequence[int] | np.ndarra
                     otherwise + int(counts[number + OTHERWISE]),
                 )
             else:
-                (copies if op.name == "tpu.enqueue_dma" else loops)[op.location] += int(counts[number])
+                (copies if op.name.startswith("tpu.enqueue") else loops)[op.location] += int(counts[number])
     return ControlFlow(branches=branches, loops=dict(loops), copies=dict(copies))
 
 
@@ -144,7 +163,9 @@ def control_flow(counted: Iterable[tuple[KernelModule, Sequence[int] | np.ndarra
 CELLS = 1 << 18
 """Digests kept of one kernel: 1 MiB. What a longer run reads after that shares the last one."""
 
-_READERS = frozenset({"vector.load", "tpu.vector_load", "tpu.strided_load", "memref.load", "tpu.enqueue_dma"})
+_READERS = frozenset(
+    {"vector.load", "tpu.vector_load", "tpu.strided_load", "memref.load", "tpu.enqueue_dma", "tpu.enqueue_indirect_dma"}
+)
 
 
 def reads(kernel: KernelModule, outputs: int) -> list[Op | int]:

@@ -20,6 +20,8 @@ from ratchet.tpu.mlir.signature import Kernel
 from ratchet.tpu.mosaic import chip_races, events
 from ratchet.tpu.mosaic.arrays import Array
 from ratchet.tpu.mosaic.copies import Traced, executed, words_of_blocks, words_of_copies
+from ratchet.tpu.mosaic.cores.plan import meets_cores
+from ratchet.tpu.mosaic.cores.program import Beside
 from ratchet.tpu.mosaic.devices import Placed, arguments, compiled, device_lock, held, place
 from ratchet.tpu.mosaic.findings import KINDS, Finding, RunResult
 from ratchet.tpu.mosaic.grid import run_kernel
@@ -44,18 +46,25 @@ class Translation:
 
     def __init__(self, program: Program, options: Options) -> None:
         self._program, self._options = program, options
-        self._layout = layout_of(program, options)
-        *_, self._width = self._layout.parts
+        self.beside = Beside(program, options)
+        """Its kernels on several cores."""
+        self._layout = replace(layout_of(program, options), operands=self.beside.operands)
+        self._width = self._layout.width
         self._sites: list[list[Finding]] = []
         """Of each kernel what it may report."""
         self._traced: list[Traced] = []
         """Of each kernel what is known of its copies."""
         with readable():
-            self._lowered = lowered(program.exported, self._translate, self._width, self._layout.merged)
+            self._lowered = lowered(
+                program.exported, self._translate, self._width, self._layout.merged, config=self.beside.words
+            )
 
     def _translate(self, number: int, call: Call) -> Any:
-        self._sites.append([])
+        sites = self.beside.sites(number)
+        self._sites.append([] if sites is None else sites)
         self._traced.append(Traced(shapes={}, sizes={}))
+        if (beside := self.beside.translate(number, call)) is not None:
+            return self._layout.behind(beside)
         kernel = self._program.kernels[number]
         return function_of(kernel, call, self._options, self._layout, self._sites[-1], self._traced[-1])
 
@@ -74,13 +83,12 @@ class Translation:
         """
         start = time.perf_counter()
         program, config = self._program, (seed, fill, fill if padding is None else padding)
-        run = self.compiled
         with device_lock(program):
-            *outputs, report = jax.block_until_ready(run(*arguments(program, inputs, config)))
+            outputs, reports = self._executed(inputs, config)
         holders = [held(output, spec) for output, spec in zip(outputs, program.outputs, strict=True)]
         count = max(map(len, holders), default=1)
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
-        by_kernel = np.asarray(report).reshape(-1, self._width)[: len(program.kernels)]
+        by_kernel = reports[: len(program.kernels)]
         counts, digests, blocks, *_ = self._layout.parts
         counted = ((kernel.module, row[counts:digests]) for kernel, row in zip(program.kernels, by_kernel, strict=True))
         return RunResult(
@@ -91,6 +99,22 @@ class Translation:
             control=replace(control_flow(counted), executed=self._copies(by_kernel)),
             digests=tuple(row[digests:blocks] for row in by_kernel) if self._options.digests else (),
         )
+
+    def _executed(self, inputs: Placed, config: tuple[int, int, int]) -> tuple[list[Any], np.ndarray]:
+        """The outputs, and a report for each call."""
+        run, beside = self.compiled, self.beside
+        *_, end = self._layout.parts
+        seed, fill, padding = config
+        beside.forget()
+        while True:
+            *outputs, report = jax.block_until_ready(run(*arguments(self._program, inputs, beside.config(config))))
+            reports = np.asarray(report).reshape(-1, self._width)
+            if not beside.execute(reports[:, end:], seed=seed, fill=fill, padding=padding):
+                break
+        if beside:
+            reports = np.array(reports)
+            beside.write(reports, self._layout)
+        return outputs, reports
 
     def _findings(self, report: np.ndarray) -> tuple[Finding, ...]:
         return tuple(
@@ -153,6 +177,8 @@ def function_of(
 ) -> Callable[..., tuple[list[Array], Array]]:
     """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report,
     ``traced`` what is known of its copies."""
+    if meets_cores(kernel):
+        raise kernel.module.refusal("a kernel on several cores beside tables that are computed for others")
     names = {op.name for op in kernel.module.operations()}
     is_sending = any(map(is_remote, kernel.module.operations()))
     if call.skips_barrier and "tpu.sem_barrier" not in names and is_sending:

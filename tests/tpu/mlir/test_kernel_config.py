@@ -90,6 +90,12 @@ def test_a_configuration_without_a_meaning_of_its_own_is_executed():
     check_executed(read(text(SAME, flag_configs=[flag]))[1])
 
 
+@pytest.mark.parametrize("passes", [{}, {"needs_layout_passes": False}, {"needs_layout_passes": True}])
+def test_how_a_sparse_core_lays_memory_out_changes_no_value(passes):
+    around = {"device_type": "DEVICE_TYPE_SPARSECORE", "sparse_core_config": {"tiling": "TILING_COMPACT"}}
+    check_executed(read(text({"serialization_format": 1, **passes}, **around))[1])
+
+
 @pytest.mark.parametrize(
     ("call", "around", "said"),
     [
@@ -97,7 +103,8 @@ def test_a_configuration_without_a_meaning_of_its_own_is_executed():
         ({**SAME, "needs_layout_passes": False}, {}, "needs_layout_passes = False"),
         ({**SAME, "needs_hlo_passes": True}, {}, "needs_hlo_passes = True"),
         ({**SAME, "serialization_format": 2}, {}, "serialization_format = 2"),
-        (SAME, {"device_type": "DEVICE_TYPE_SPARSECORE"}, "device_type = DEVICE_TYPE_SPARSECORE"),
+        (SAME, {"device_type": "DEVICE_TYPE_TENSORCORE"}, "device_type = DEVICE_TYPE_TENSORCORE"),
+        ({**SAME, "needs_hlo_passes": True}, {"device_type": "DEVICE_TYPE_SPARSECORE"}, "needs_hlo_passes = True"),
         (SAME, {"sparse_core_config": {"tiling": "TILING_COMPACT"}}, "sparse_core_config"),
         (SAME, {"megachip_parallelism_config": {"cores": ["0"]}}, "megachip_parallelism_config"),
         (SAME, {"flag_configs": AROUND["flag_configs"]}, "the flag xla_tpu_x"),

@@ -215,7 +215,7 @@ def test_where_late_copies_change_nothing_a_program_is_translated_once(
     early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, lowered = [], translation.lowered
-    monkeypatch.setattr(translation, "lowered", lambda *given: made.append(given) or lowered(*given))
+    monkeypatch.setattr(translation, "lowered", lambda *given, **by: made.append(given) or lowered(*given, **by))
     program = artefact(copied_in(waits=1, early=early), ((64, 128), jnp.float32)).program
     result = run.load(program).check([X])
     assert (len(made) > 1) is early

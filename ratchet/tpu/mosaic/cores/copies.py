@@ -1,0 +1,155 @@
+"""Copies between memories that cores started, and the semaphores that count them.
+
+As in ``ops.dma`` a semaphore has the bytes of a copy from its start on, and a wait takes them off. Data arrive at once,
+or with ``Options.on_wait`` when nothing on the semaphore is outstanding; until then the target holds memory never
+written, and is compared with that when they arrive, as the source is with what it held at the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ratchet.tpu.mlir.module import Op
+from ratchet.tpu.mosaic.arrays import bits, decode, encode
+from ratchet.tpu.mosaic.cores.races import Access, Clocks, Conflict
+from ratchet.tpu.mosaic.cores.views import View
+from ratchet.tpu.mosaic.findings import Kind
+
+Semaphore = tuple[int, object, int]
+"""The core that has it, its buffer, and its position there."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Copy:
+    """One that was started and is not known to be over."""
+
+    core: int
+    op: Op
+    source: View
+    target: View
+    data: np.ndarray
+    """What the source held at the start."""
+    adds: bool
+    before: np.ndarray | None
+    """What the target holds until it arrives; None where it has."""
+
+    @property
+    def access(self) -> Access:
+        return Access.ADD if self.adds else Access.WRITE
+
+
+class Wrong(Exception):
+    """A finding, which ends the execution."""
+
+    def __init__(self, kind: Kind, op: Op | None, message: str) -> None:
+        super().__init__(message)
+        self.kind, self.op, self.message = kind, op, message
+
+
+@dataclass(kw_only=True)
+class Copies:
+    """All copies in flight, and who accessed what."""
+
+    clocks: Clocks
+    names: Sequence[str]
+    """Of the cores."""
+    flying: dict[Semaphore, list[Copy]] = field(default_factory=lambda: defaultdict(list))
+    _added: dict[int, list[Copy]] = field(default_factory=lambda: defaultdict(list))
+    """Additions to memory that cores share, which come before it is next read or written: in the order of the cores, so
+    that sums have one order."""
+
+    def start(self, copy: Copy, counted: Semaphore) -> None:
+        """Begin a copy, that ``counted`` is waited for by.
+
+        Raises:
+            Wrong: for memory that another copy or core accesses, and nothing orders the two.
+        """
+        for view, access in ((copy.source, Access.READ), (copy.target, copy.access)):
+            found = self.clocks.access(copy.core, access, view.array, view.selector, in_flight=True)
+            if found is not None:
+                raise self._conflict(copy, view, access, found)
+        self.flying[counted].append(copy)
+        self.clocks.leave(copy.core, counted)
+        if copy.before is None:
+            self._arrive(copy)
+        elif not copy.adds:
+            self.settle(copy.target)
+            copy.target.write(copy.before)
+
+    def land(self, counted: Semaphore, waiter: int) -> None:
+        """All copies on a semaphore are over, as ``waiter`` knows.
+
+        Raises:
+            Wrong: where a source was written, or a target, before.
+        """
+        for copy in self.flying.pop(counted, ()):
+            self.clocks.landed(copy.core, waiter, Access.READ, copy.source.array, copy.source.selector)
+            self.clocks.landed(copy.core, waiter, copy.access, copy.target.array, copy.target.selector)
+            self.settle(copy.source)
+            if not _same(copy.source.read(), copy.data):
+                what = (
+                    f"{copy.source.buffer.name} is written before the wait for a DMA that reads it, which begins here"
+                )
+                raise Wrong(Kind.SOURCE_OVERWRITTEN, copy.op, what)
+            if copy.before is None:
+                continue
+            if not copy.adds and not _same(copy.target.read(), copy.before):
+                what = f"{copy.target.buffer.name} is written before the wait for a DMA into it, which begins here"
+                raise Wrong(Kind.TARGET_OVERWRITTEN, copy.op, what)
+            self._arrive(copy)
+
+    def settle(self, view: View) -> None:
+        """Carry out the additions to a memory that were left for later."""
+        for copy in sorted(self._added.pop(id(view.array), ()), key=lambda one: one.core):
+            _add(copy.target, copy.data)
+
+    def settle_all(self) -> None:
+        for copies in list(self._added.values()):
+            self.settle(copies[0].target)
+
+    def _arrive(self, copy: Copy) -> None:
+        if copy.adds and copy.target.is_shared:
+            self._added[id(copy.target.array)].append(copy)
+        elif copy.adds:
+            _add(copy.target, copy.data)
+        else:
+            self.settle(copy.target)
+            copy.target.write(copy.data)
+
+    def _conflict(self, copy: Copy, view: View, access: Access, found: Conflict) -> Wrong:
+        does = {Access.READ: "reads", Access.ADD: "adds to", Access.WRITE: "writes"}
+        if found.core == copy.core:
+            kind = Kind.SOURCE_OVERWRITTEN if found.access is Access.READ else Kind.TARGET_OVERWRITTEN
+            kind = Kind.READ_BEFORE_WAIT if access is Access.READ else kind
+            what = (
+                f"a DMA that {does[access]} {view.buffer.name}, which one that is not waited for {does[found.access]}"
+            )
+            return Wrong(kind, copy.op, what)
+        who, other = self.names[copy.core], self.names[found.core]
+        what = f"{who} {does[access]} {view.buffer.name} where {other} {does[found.access]} it: nothing orders the two"
+        if found.in_flight:
+            what += ", and the other's copy is not waited for"
+        return Wrong(Kind.CORES_RACE, copy.op, what)
+
+
+def _add(target: View, data: np.ndarray) -> None:
+    """Row after row: some may be the same."""
+    rows = range(len(data)) if target.rows is None else target.rows
+    for row, values in zip(rows, data, strict=True):
+        one = View(ref=target.ref, array=target.array, rows=np.array([row]))
+        old, new = (np.asarray(decode(kept, target.ref.dtype)) for kept in (one.read(), values[None]))
+        one.write(np.asarray(encode(old + new)))
+
+
+def amount(view: View) -> int:
+    """What a transfer of it adds to its semaphore."""
+    return math.prod(view.shape) * bits(view.ref.dtype) // 8
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.tobytes() == b.tobytes()

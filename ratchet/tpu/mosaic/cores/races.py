@@ -1,0 +1,86 @@
+"""Accesses of cores to memory that nothing orders: clocks of what each core knows of the others (Lamport; FastTrack).
+
+A core's clock ticks where it lets another go on; who waits for that knows all that the other did before. An access is
+kept for each element with the clock of its core, until a copy is waited for as one that is later than all clocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from ratchet.tpu.mosaic.cores.views import Selector
+
+IN_FLIGHT = 2**31 - 1
+"""The time of a copy that has not been waited for."""
+
+
+class Access(IntEnum):
+    """Reads beside reads change nothing, and neither do atomic additions beside additions."""
+
+    READ = 0
+    ADD = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """Another access to the same memory that may come before or after."""
+
+    core: int
+    access: Access
+    in_flight: bool
+
+
+@dataclass(kw_only=True)
+class Clocks:
+    """What each of some cores knows of the others, and what was done to each piece of memory."""
+
+    cores: int
+    known: np.ndarray = field(init=False)
+    """int32[cores, cores]: of each core, the latest time of every core that it comes after."""
+    _left: dict[object, np.ndarray] = field(default_factory=dict)
+    """What is known to who waits for a semaphore or barrier."""
+    _times: dict[tuple[int, Access], dict[int, np.ndarray]] = field(default_factory=dict)
+    """By memory and access, of each core that did: int32, the last time of each element."""
+
+    def __post_init__(self) -> None:
+        self.known = np.zeros((self.cores, self.cores), np.int32)
+        np.fill_diagonal(self.known, 1)
+
+    def leave(self, core: int, where: object) -> None:
+        """A core lets go on who waits at ``where``."""
+        before = self._left.get(where)
+        self._left[where] = self.known[core].copy() if before is None else np.maximum(before, self.known[core])
+        self.known[core, core] += 1
+
+    def take(self, core: int, where: object) -> None:
+        """A core goes on that waited at ``where``."""
+        if where in self._left:
+            np.maximum(self.known[core], self._left[where], out=self.known[core])
+
+    def access(self, core: int, access: Access, array: np.ndarray, at: Selector, *, in_flight: bool) -> Conflict | None:
+        """Note an access; one before it that nothing orders."""
+        found = None
+        for other in Access:
+            if other == access != Access.WRITE:
+                continue
+            for who, times in self._times.get((id(array), other), {}).items():
+                latest = int(times[at].max(initial=0))
+                if latest > self.known[core, who]:
+                    found = found or Conflict(core=who, access=other, in_flight=latest == IN_FLIGHT)
+        self._set(core, access, array, at, IN_FLIGHT if in_flight else int(self.known[core, core]))
+        return found
+
+    def landed(self, starter: int, waiter: int, access: Access, array: np.ndarray, at: Selector) -> None:
+        """The access of a copy is over, as its waiter knows."""
+        self._set(starter, access, array, at, 0)
+        self._set(waiter, access, array, at, int(self.known[waiter, waiter]))
+
+    def _set(self, core: int, access: Access, array: np.ndarray, at: Selector, time: int) -> None:
+        by_core = self._times.setdefault((id(array), access), {})
+        if core not in by_core:
+            by_core[core] = np.zeros(array.shape, np.int32)
+        by_core[core][at] = time
