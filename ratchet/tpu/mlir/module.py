@@ -85,6 +85,12 @@ class KernelModule:
     version: int
     functions: dict[str, Function]
 
+    @functools.cached_property
+    def on_sparse_core(self) -> bool:
+        """Whether it runs on a SparseCore's subcores rather than on the TensorCore."""
+        cores = (str(function.attributes.get("tpu.core_type", "")) for function in self.functions.values())
+        return any("<sc_" in core for core in cores)
+
     def operations(self) -> Iterator[Op]:
         for function in self.functions.values():
             for op in function.body.operations:

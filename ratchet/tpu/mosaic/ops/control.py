@@ -59,8 +59,9 @@ def _masked_if(executor: Executor, op: Op, condition: Any) -> None:
     executor.values.update(zip(op.results, merged, strict=True))
 
 
-@rule("scf.for", attributes=("unsignedCmp",))
+@rule("scf.for", attributes=("unsignedCmp", "sc.parallel_access", "sc.loop_unroll_factor"))
 def _for(executor: Executor, op: Op) -> None:
+    """In order, those of a parallel loop too: what they do to memory must not depend on it."""
     _no_refs(executor, op, op.results)
     low, high, step = (executor[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):

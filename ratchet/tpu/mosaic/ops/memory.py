@@ -14,6 +14,7 @@ from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import Buffer, DynamicSlice, Ref, Slice, Squeeze, Whole, bitcast, reshape
+from ratchet.tpu.mosaic.ops.indexed import load_expanded, store_compressed
 from ratchet.tpu.mosaic.rules import Unsupported, rule
 
 _NO_LAYOUT = ("nontemporal",)
@@ -55,6 +56,9 @@ def _vector_load(executor: Executor, op: Op) -> None:
     (base,), indices, mask = segments(op) if op.name == "tpu.vector_load" else (op.operands[:1], op.operands[1:], ())
     _no_strides(executor, op)
     ref, shape, starts = executor.ref(base), op.results[0].type.shape, [executor[index] for index in indices]
+    if mask and executor.kernel.on_sparse_core:
+        load_expanded(executor, op, ref, starts, executor[mask[0]])
+        return
     sizes = (1,) * (len(ref.shape) - len(shape)) + shape
     value = _load(executor, op, ref, starts, sizes).reshape(shape)
     if mask:
@@ -74,6 +78,9 @@ def _vector_store(executor: Executor, op: Op) -> None:
     (source,), (base,), indices, mask = segments(op) if op.name == "tpu.vector_store" else plain
     _no_strides(executor, op)
     ref, value, starts = executor.ref(base), executor[source], [executor[index] for index in indices]
+    if mask and executor.kernel.on_sparse_core:
+        store_compressed(executor, op, ref, starts, jnp.asarray(value), executor[mask[0]])
+        return
     sizes = (1,) * (len(ref.shape) - value.ndim) + tuple(value.shape)
     value = value.reshape(sizes)
     adds = bool(op.attributes.get("add", False))

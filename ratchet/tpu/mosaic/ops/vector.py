@@ -75,10 +75,25 @@ def _multi_reduction(op: Op, x: Array, start: Array) -> Array:
 @computes("tpu.all_reduce", attributes=("dim", "kind"))
 def _all_reduce(op: Op, x: Array) -> Array:
     kind = str(op.attributes["kind"])
+    if x.dtype == np.dtype(bool):
+        return _reduced_mask(op, kind, jnp.asarray(x))
     for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
         if f"<{name}>" in kind and x.dtype == jnp.float32:
             return jnp.broadcast_to(reduce(x, integer(op, "dim"), keepdims=True), x.shape)
     raise Unsupported(f"reduction kind {kind} of {op.name} on {x.dtype}")
+
+
+def _reduced_mask(op: Op, kind: str, mask: Array) -> Array:
+    """In every lane: how many are set, or which is the first; as many as there are lanes where none is."""
+    dim, shape = integer(op, "dim"), op.results[0].type.shape
+    if "<sum>" in kind:
+        found = jnp.sum(mask, dim, dtype=jnp.int32, keepdims=True)
+    elif "<find_first_set>" in kind:
+        first = jnp.argmax(mask, dim, keepdims=True).astype(jnp.int32)
+        found = jnp.where(jnp.any(mask, dim, keepdims=True), first, mask.shape[dim])
+    else:
+        raise Unsupported(f"reduction kind {kind} of {op.name} on a mask")
+    return jnp.broadcast_to(found, shape)
 
 
 @computes("tpu.reduce_index", attributes=("axis", "kind"))
@@ -88,6 +103,16 @@ def _reduce_index(op: Op, x: Array) -> Array:
         if f"<{name}>" in kind:
             return reduce(x, integer(op, "axis")).astype(jax_dtype(op.results[0].type.dtype))
     raise Unsupported(f"reduction kind {kind} of {op.name}")
+
+
+@computes("vector.bitcast")
+def _bitcast(op: Op, x: Array) -> Array:
+    """Along the last dimension, the lowest bits first; ``tpu.bitcast`` packs along the one before."""
+    given, made = jnp.asarray(x), op.results[0].type
+    dtype = jax_dtype(made.dtype)
+    if bits(np.dtype(given.dtype)) < bits(dtype):
+        given = given.reshape(*made.shape, bits(dtype) // bits(np.dtype(given.dtype)))
+    return lax.bitcast_convert_type(given, dtype).reshape(made.shape)
 
 
 @computes("tpu.transpose", "vector.transpose", attributes=("permutation",))
