@@ -24,16 +24,19 @@ from ratchet.tpu.mosaic.rerolled import Loop, loops_of
 from ratchet.tpu.mosaic.rules import (
     DMA_OPS,
     DRAWS,
+    MATRIX_UNIT,
     RULES,
     TERMINATORS,
     WAYS_OUT,
     Rule,
     Unsupported,
+    integer,
     is_remote,
     promise,
     root_of,
 )
 from ratchet.tpu.mosaic.state import BARRIER, DRAWN
+from ratchet.tpu.mosaic.units import Unit, units_of
 
 _CONTROL = ("scf.if", "scf.for", "scf.while")
 
@@ -157,6 +160,8 @@ class Executor(Recorder):
 
     def give_back(self, block: Block) -> None:
         """The end of the scope of what was allocated in a block."""
+        if block.operations[-1].name == "func.return":
+            self.check_units()
         for op in block.operations:
             if op.name == "tpu.sem_alloc":
                 self.check_at_rest(op.results[0])
@@ -164,6 +169,20 @@ class Executor(Recorder):
                 buffer = self.ref(op.results[0]).buffer
                 whole = ((0,) * len(buffer.shape), buffer.shape)
                 self.check_in_flight(op, buffer, whole, "the end of the scope of")
+
+    @functools.cached_property
+    def units(self) -> dict[int, Unit]:
+        """The matrix units that explicit operations name."""
+        return units_of(self.kernel)
+
+    def check_units(self) -> None:
+        """Report matrix units in which something is left now, when a step ends."""
+        full = [self.memory[one] for unit in self.units.values() for one in unit.must_be_empty if one in self.memory]
+        if full:
+            self.report(
+                Kind.UNDEFINED_VECTOR, None, jnp.any(jnp.stack(full) != 0),
+                "a matrix unit holds data when a step ends: a kernel may leave none, and none is followed",
+            )  # fmt: skip
 
     def check_at_rest(self, semaphores: Value) -> None:
         """Report semaphores that are not at zero now, when they are given back."""
@@ -264,8 +283,7 @@ class Executor(Recorder):
                     buffers[BARRIER] = None
                 elif root not in inner:
                     buffers[self.ref(root).buffer] = None
-            if nested.name in DRAWS:
-                buffers[DRAWN] = None
+            buffers.update(dict.fromkeys(self._kept_by_core(nested)))
             if nested.name in DMA_OPS:
                 buffers.update(dict.fromkeys(self.shadows))
             if rule.checks:
@@ -276,3 +294,13 @@ class Executor(Recorder):
             if self.options.digests and nested in self.readers:
                 buffers[DIGESTS] = None
         return list(buffers)
+
+    def _kept_by_core(self, op: Op) -> Sequence[Buffer]:
+        """What an operation may change of what the core itself keeps: bits that it draws, matrix units."""
+        if op.name in DRAWS:
+            return [DRAWN]
+        if op.name not in MATRIX_UNIT:
+            return []
+        empty = dict(self.units[integer(op, "mxu_index")].empty())
+        self.memory = {**empty, **self.memory}
+        return list(empty)

@@ -66,13 +66,13 @@ class Kind(Enum):
         "a scalar is computed whose value on a TPU is not known: a division by zero, a float that no int32 holds",
     )
 
-    LANES_COLLIDE = (
-        Status.MEMORY_HAZARD,
-        "lanes of one store write different values to the same element: which of them stays is chance",
-    )
     UNDEFINED_VECTOR = (
         Status.CANNOT_VERIFY,
-        "a vector is computed whose value on a TPU is not known: NaN that are sorted",
+        "a vector is computed whose value on a TPU is not known: NaN that are sorted, what a matrix unit keeps",
+    )
+    MATRIX_UNIT = (
+        Status.MEMORY_HAZARD,
+        "a register of the matrix unit is pushed to while it is full, or multiplied by while it is empty",
     )
 
     def __init__(self, status: Status, meaning: str) -> None:

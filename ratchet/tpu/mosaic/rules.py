@@ -18,6 +18,8 @@ VIEW_OPS = frozenset(
         "tpu.reinterpret_cast",
         "tpu.erase_memref_layout",
         "tpu.assume_layout",
+        "memref.cast",
+        "memref.memory_space_cast",
     }
 )
 """Operations whose result is a view of their first operand."""
@@ -79,8 +81,9 @@ def computes(*names: str, attributes: Sequence[str] = ()) -> Callable[[Callable[
     return register
 
 
-def integer(op: Op, attribute: str) -> int:
-    return int(str(op.attributes[attribute]))
+def integer(op: Op, attribute: str, default: int | None = None) -> int:
+    """An attribute of an operation; ``default`` where it has none."""
+    return int(str(op.attributes.get(attribute, default)))
 
 
 WAITS = frozenset({"tpu.wait_dma2", "tpu.wait_dma", "tpu.sem_wait"})
@@ -88,7 +91,7 @@ DMA_OPS = WAITS | {"tpu.enqueue_dma"}
 _DEVICE_SEGMENT = {"tpu.enqueue_dma": 4, "tpu.sem_signal": 2}
 """Which operand group names another device."""
 
-TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield"})
+TERMINATORS = frozenset({"scf.yield", "func.return", "scf.condition", "tpu.yield", "memref.alloca_scope.return"})
 
 
 DRAWS = frozenset({"tpu.prng_set_seed_32", "tpu.prng_random_bits"})
@@ -101,13 +104,12 @@ def draws(kernel: KernelModule) -> bool:
 
 BITS_WANTED = "bits as an operand, by jax.random.bits beside the kernel, or in it by a jax.random key of threefry2x32"
 """In the place of those that the core draws."""
-_KEPT = "what the matrix unit keeps between its operations is not followed; wanted products by jnp.dot"
+MATRIX_UNIT = frozenset({"tpu.matmul_push_rhs", "tpu.matmul_acc_lhs", "tpu.matmul_pop"})
+"""Operations that leave something in a matrix unit, or take it from there."""
+_QUEUE = "how many results the queue of the matrix unit holds is not documented; wanted products by jnp.dot"
 WAYS_OUT = {
-    "tpu.matmul_push_rhs": _KEPT,
-    "tpu.matmul_acc_lhs": _KEPT,
-    "tpu.matmul_pop": _KEPT,
-    "tpu.matmul_lhs_fifo": _KEPT,
-    "tpu.matmul_pop_fifo": _KEPT,
+    "tpu.matmul_lhs_fifo": _QUEUE,
+    "tpu.matmul_pop_fifo": _QUEUE,
     "tpu.annotate": "what it promises the compiler of loads and stores is not checked; leave pltpu.annotate out",
     "tpu.conv": "no libtpu compiles it yet (JAX 0.12 asks for 0.1.0); wanted products by jnp.dot",
     "tpu.memref_memory_space_is": "it is decided by the compiler alone; wanted a memory space in the BlockSpec",

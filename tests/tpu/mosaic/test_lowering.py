@@ -39,14 +39,6 @@ def test_an_unknown_operation_is_refused_by_name_with_the_module_version() -> No
     with refused(Status.CANNOT_VERIFY, "which of the bits it takes is not documented"):
         loaded(pl.pallas_call(rounding, out_shape=jax.ShapeDtypeStruct(X.shape, jnp.bfloat16)), X, X.astype(np.uint32))
 
-    def by_hand(x, o):
-        pltpu.matmul_push_rhs(x[...], 0, 0)
-        o[...] = x[...].astype(jnp.float32)
-
-    wide = np.ones((256, 256), jnp.bfloat16)
-    with refused(Status.CANNOT_VERIFY, r"tpu\.matmul_push_rhs.*wanted products by jnp\.dot"):
-        loaded(pl.pallas_call(by_hand, out_shape=jax.ShapeDtypeStruct(wide.shape, jnp.float32)), wide)
-
 
 def test_a_host_callback_is_refused() -> None:
     def function(x):

@@ -121,7 +121,7 @@ def test_it_is_executed(call: Any, inputs: list[np.ndarray], wanted: np.ndarray,
         (prefetched, [X], "a semaphore that is there before the kernel"),
         (
             each(of_matrix_unit, jax.ShapeDtypeStruct((128, 128), jnp.float32)), [np.ones((128, 128), jnp.bfloat16)],
-            "what the matrix unit keeps",
+            "how many results the queue of the matrix unit holds",
         ),
         (kernel_call(asks_where, in_specs=[ANY]), [X], "decided by the compiler alone"),
         (kernel_call(promises), [X], "what it promises the compiler"),

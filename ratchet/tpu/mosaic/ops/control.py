@@ -136,7 +136,8 @@ def _repeat(
     return values
 
 
-@rule("tpu.region")
+@rule("tpu.region", "memref.alloca_scope")
+@rule("scf.execute_region", attributes=("no_inline",))
 @rule("tpu.trace", attributes=("message", "level"))
 def _region(executor: Executor, op: Op) -> None:
     executor.values.update(zip(op.results, executor.run_block(op.regions[0]), strict=True))
@@ -154,6 +155,11 @@ def _assume_multiple(executor: Executor, op: Op) -> None:
     bad = jnp.any(lax.rem(jnp.asarray(value), jnp.asarray(multiple, value.dtype)) != 0) if multiple else True
     executor.report(Kind.FALSE_PROMISE, op, bad, f"the compiler relies on a multiple of {multiple}, and it is none")
     executor.result(op, value)
+
+
+@rule("cf.assert", attributes=("msg",), checks=True)
+def _assert(executor: Executor, op: Op) -> None:
+    executor.report(Kind.FALSE_PROMISE, op, ~jnp.asarray(executor[op.operands[0]]), "an assertion does not hold")
 
 
 @rule("tpu.iteration_bound", attributes=("dim",))

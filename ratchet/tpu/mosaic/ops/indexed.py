@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ratchet.tpu.mlir.module import Op
-from ratchet.tpu.mosaic.arrays import Array, Index, bits, decode, unsigned
+from ratchet.tpu.mosaic.arrays import Array, Index, bits, decode
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
@@ -62,29 +62,21 @@ def gather(executor: Executor, op: Op, ref: Ref, places: Sequence[Array], mask: 
 def scatter(
     executor: Executor, op: Op, ref: Ref, places: Sequence[Array], value: Array, mask: Array, *, adds: bool
 ) -> None:
-    """Store ``value`` at ``places``, or add it; lanes that store different values to one element are a finding."""
+    """Store ``value`` at ``places``, or add it; of lanes that store to the same element the highest wins."""
     mask = _inside(executor, op, ref, places, mask, "a store")
     if ref.buffer.is_input:
         executor.report(Kind.INPUT_WRITTEN, op, True, f"a store into input {ref.buffer.name}")
-    where = tuple(jnp.where(mask, place, size).ravel() for place, size in zip(places, ref.shape, strict=True))
-    flat = value.ravel()
+    flat, where = value.ravel(), [place.ravel() for place in places]
     if not adds:
-        one = functools.reduce(jnp.logical_and, [place[:, None] == place for place in where])
-        differ = _words(flat)[:, None] != _words(flat)
-        collide = one & differ & mask.ravel()
-        executor.report(
-            Kind.LANES_COLLIDE, op, jnp.any(collide), "two lanes store different values to the same element"
-        )
+        later = np.arange(flat.size)[:, None] < np.arange(flat.size)
+        same = functools.reduce(jnp.logical_and, [place[:, None] == place for place in where])
+        mask = mask & ~jnp.any(same & later & mask.ravel(), 1).reshape(mask.shape)
     box = ref.box(*_box(places, mask))
     executor.check_in_flight(op, ref.buffer, box, "a store into")
     executor.log_access(Did.WRITE, op, ref.buffer, box)
     old = ref.load_all(executor.memory)
-    at = old.at[where]
+    at = old.at[tuple(jnp.where(mask.ravel(), place, size) for place, size in zip(where, ref.shape, strict=True))]
     ref.store_all(executor.memory, at.add(flat, mode="drop") if adds else at.set(flat, mode="drop"))
-
-
-def _words(x: Array) -> Array:
-    return lax.bitcast_convert_type(x, unsigned(np.dtype(x.dtype)))
 
 
 def consecutive(op: Op, ref: Ref, starts: Sequence[Index], mask: Array, along: int) -> list[Array]:

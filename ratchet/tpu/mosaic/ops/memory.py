@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.tpu.mlir.module import Op, Value
-from ratchet.tpu.mosaic.arrays import Index, jax_dtype
+from ratchet.tpu.mosaic.arrays import Index, add, bits, jax_dtype
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.memory import Buffer, DynamicSlice, Ref, Slice, Squeeze, Whole, bitcast, reshape
 from ratchet.tpu.mosaic.ops.indexed import load_expanded, store_compressed
-from ratchet.tpu.mosaic.rules import Unsupported, rule
+from ratchet.tpu.mosaic.rules import Unsupported, integer, rule
 
 _NO_LAYOUT = ("nontemporal",)
 
@@ -131,6 +131,11 @@ def _scalar_store(executor: Executor, op: Op) -> None:
     store(executor, op, ref, starts, value.reshape((1,) * len(ref.shape)))
 
 
+@rule("memref.rank")
+def _rank(executor: Executor, op: Op) -> None:
+    executor.result(op, np.int32(len(op.operands[0].type.shape)))
+
+
 @rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
 def _alloca(executor: Executor, op: Op) -> None:
     if op.operands:
@@ -153,6 +158,70 @@ def allocate(executor: Executor, value: Value, name: str) -> Ref:
     )
     executor.add_shadows(value, buffer)
     return Whole(buffer)
+
+
+@rule("memref.copy", writes=lambda op: [op.operands[1]], checks=True)
+def _copy(executor: Executor, op: Op) -> None:
+    source, target = (executor.ref(value) for value in op.operands)
+    starts = (0,) * len(source.shape)
+    store(executor, op, target, starts, _load(executor, op, source, starts, source.shape))
+
+
+# --- whole vector registers -----------------------------------------------------------------------
+
+
+def _check_register(executor: Executor, op: Op, ref: Ref, shape: Sequence[int]) -> None:
+    """Refuse sublanes that are left out, and memory of whose layout it depends which elements they are."""
+    whole = all(op.attributes["sublane_mask"]) and integer(op, "sublane_stride", 1) == 1
+    rows_apart = not executor.kernel.on_sparse_core and (len(ref.shape) != 2 or ref.shape[-1] != shape[-1])
+    if not whole or bits(ref.dtype) != 32 or len(shape) > len(ref.shape) or rows_apart:
+        raise Unsupported(f"{op.name} of some sublanes, or of {ref.dtype}{tuple(ref.shape)}")
+
+
+@rule("tpu.load", attributes=("sublane_mask", "sublane_stride"), checks=True)
+def _register_load(executor: Executor, op: Op) -> None:
+    ref, shape = executor.ref(op.operands[0]), op.results[0].type.shape
+    _check_register(executor, op, ref, shape)
+    sizes = (1,) * (len(ref.shape) - len(shape)) + shape
+    starts = [executor[index] for index in op.operands[1:]]
+    executor.result(op, _load(executor, op, ref, starts, sizes).reshape(shape))
+
+
+@rule("tpu.store", attributes=("operandSegmentSizes", "sublane_mask", "sublane_stride", "add"),
+      writes=lambda op: [op.operands[1]], checks=True)  # fmt: skip
+def _register_store(executor: Executor, op: Op) -> None:
+    (source,), (base,), indices, mask = segments(op)
+    ref, value, starts = executor.ref(base), jnp.asarray(executor[source]), [executor[index] for index in indices]
+    _check_register(executor, op, ref, value.shape)
+    if mask:
+        raise Unsupported(f"{op.name} with a mask")
+    value = value.reshape((1,) * (len(ref.shape) - value.ndim) + tuple(value.shape))
+    if op.attributes.get("add", False):
+        value = ref.load(executor.memory, starts, value.shape) + value
+    store(executor, op, ref, starts, value)
+
+
+@rule("tpu.shuffled_load", attributes=("sublane_mask", "sublane_offsets"), checks=True)
+def _shuffled_load(executor: Executor, op: Op) -> None:
+    """Each sublane from a row of its own: so many behind the first."""
+    ref, (row, *rest) = executor.ref(op.operands[0]), [executor[index] for index in op.operands[1:]]
+    _check_register(executor, op, ref, op.results[0].type.shape)
+    size = (1, op.results[0].type.shape[-1])
+    rows = [_load(executor, op, ref, [add(row, offset), *rest], size) for offset in op.attributes["sublane_offsets"]]
+    executor.result(op, jnp.concatenate(rows))
+
+
+@rule("tpu.shuffled_store", attributes=("sublane_mask", "sublane_offsets"), writes=lambda op: [op.operands[1]],
+      checks=True)  # fmt: skip
+def _shuffled_store(executor: Executor, op: Op) -> None:
+    value, ref = executor[op.operands[0]], executor.ref(op.operands[1])
+    row, *rest = (executor[index] for index in op.operands[2:])
+    _check_register(executor, op, ref, value.shape)
+    offsets: Sequence[int] = op.attributes["sublane_offsets"]
+    if len(set(offsets)) != len(offsets):
+        raise Unsupported(f"{op.name} of several sublanes to one row")
+    for number, offset in enumerate(offsets):
+        store(executor, op, ref, [add(row, offset), *rest], value[number : number + 1])
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -208,6 +277,6 @@ def _memref_bitcast(executor: Executor, op: Op) -> None:
     executor.result(op, bitcast(executor.ref(op.operands[0]), type_.shape, np.dtype(jax_dtype(type_.dtype))))
 
 
-@rule("tpu.erase_memref_layout", "tpu.assume_layout")
+@rule("tpu.erase_memref_layout", "tpu.assume_layout", "memref.cast", "memref.memory_space_cast")
 def _same_ref(executor: Executor, op: Op) -> None:
     executor.result(op, executor.ref(op.operands[0]))

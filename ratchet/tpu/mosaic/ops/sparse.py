@@ -59,6 +59,8 @@ _SCANS: dict[str, Callable[..., Array]] = {"sum": lax.cumsum, "max": lax.cummax,
 def _scan(executor: Executor, op: Op) -> None:
     """Of the elements that take part. A maximum or minimum passes on what is before the first of them."""
     x, *masks = (jnp.asarray(executor[value]) for value in op.operands)
+    if x.dtype == np.dtype(bool) and not masks:
+        x = x.astype(jax_dtype(op.results[0].type.dtype))
     text = str(op.attributes["kind"]).removeprefix("#tpu.reduction_kind<").removesuffix(">")
     kind, out = text[:3], op.results[0].type
     axis = integer(op, "dimension") if "dimension" in op.attributes else x.ndim - 1
@@ -97,6 +99,18 @@ def _scan_count(executor: Executor, op: Op) -> None:
     counts = jnp.where(mask, jnp.sum(before, -1, dtype=jnp.int32), 1)
     last = mask & ~jnp.any(same & (lanes[:, None] < lanes), -1)
     executor.values.update(zip(op.results, (last, counts), strict=True))
+
+
+@rule("tpu.broadcast_in_sublanes", attributes=("lane",))
+def _broadcast_in_sublanes(executor: Executor, op: Op) -> None:
+    """In each sublane, what is in a lane of its own: the first one's is ``lane``."""
+    x, shape = jnp.asarray(executor[op.operands[0]]), op.results[0].type.shape
+    if bits(np.dtype(x.dtype)) != 32 or x.shape != shape or x.ndim != 2:
+        raise Unsupported(f"{op.name} of {x.dtype}{tuple(x.shape)} to {tuple(shape)}")
+    lane = integer(op, "lane") + np.arange(shape[0])
+    inside = jnp.asarray((lane >= 0) & (lane < shape[1]))[:, None]
+    taken = x[np.arange(shape[0]), np.clip(lane, 0, shape[1] - 1)]
+    executor.result(op, jnp.where(inside, taken[:, None], undefined(executor, x)))
 
 
 # --- indexed memory -------------------------------------------------------------------------------
@@ -146,6 +160,7 @@ def _form(op: Op) -> str:
 
 
 def _check_pack(op: Op, wide: np.dtype, narrow: np.dtype, count: int) -> None:
+    """Of one lane in each, as a SparseCore has them: a vector of two dimensions is packed along sublanes."""
     if is_float(wide) != is_float(narrow) or bits(wide) != count * bits(narrow) or (is_float(narrow) and count != 2):
         raise Unsupported(f"{op.name} between {count} vectors of {wide} and {narrow}")
 
@@ -155,6 +170,8 @@ def _pack_subelements(op: Op, *given: Array) -> Array:
     """``interleaved``: the first elements of all, then the second ones; ``compressed``: one after the other."""
     vectors, out = [jnp.asarray(vector) for vector in given], op.results[0].type
     narrow = jax_dtype(out.dtype)
+    if vectors[0].ndim != 1:
+        raise Unsupported(f"{op.name} of vectors of {vectors[0].ndim} dimensions")
     if tuple(op.attributes["positions"]) != tuple(range(len(vectors))):
         raise Unsupported(f"{op.name} at positions {op.attributes['positions']}")
     _check_pack(op, np.dtype(vectors[0].dtype), narrow, len(vectors))
@@ -168,6 +185,8 @@ def _unpack_subelements(op: Op, given: Array) -> Array:
     x, out = jnp.asarray(given), op.results[0].type
     wide, count = jax_dtype(out.dtype), x.size // int(np.prod(out.shape))
     _check_pack(op, wide, np.dtype(x.dtype), count)
+    if len(out.shape) != 1:
+        raise Unsupported(f"{op.name} to a vector of {len(out.shape)} dimensions")
     if op.attributes.get("integer_extended") is False and not is_float(wide):
         raise Unsupported(f"{op.name} of integers that are not extended")
     parts = x.reshape(-1, count).T if _form(op) == "interleaved" else x.reshape(count, -1)

@@ -138,6 +138,28 @@ def _extract(op: Op, x: Array, *positions: Array) -> Array:
     return x[tuple(op.attributes["static_position"])]
 
 
+@computes("vector.insert", attributes=("static_position",))
+def _insert(op: Op, value: Array, x: Array, *positions: Array) -> Array:
+    if positions:
+        raise Unsupported("vector.insert at a dynamic position")
+    return jnp.asarray(x).at[tuple(op.attributes["static_position"])].set(value)
+
+
+@computes("vector.from_elements")
+def _from_elements(op: Op, *elements: Array) -> Array:
+    return jnp.stack([jnp.asarray(element) for element in elements]).reshape(op.results[0].type.shape)
+
+
+@computes("tpu.gather", attributes=("indices", "dimension"))
+def _gather(op: Op, x: Array) -> Array:
+    return jnp.take(x, np.array(op.attributes["indices"]), integer(op, "dimension"))
+
+
+@computes("tpu.sublane_shuffle", attributes=("pattern",))
+def _sublane_shuffle(op: Op, a: Array, b: Array) -> Array:
+    return jnp.concatenate([a, b])[np.array(op.attributes["pattern"])]
+
+
 @computes("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
 def _extract_strided_slice(op: Op, x: Array) -> Array:
     cuts = zip(op.attributes["offsets"], op.attributes["sizes"], op.attributes["strides"], strict=True)
@@ -187,6 +209,18 @@ def _create_mask(op: Op, *bounds: Array) -> Array:
         at = lax.broadcasted_iota(jnp.int32, shape, dim)
         mask &= (at >= low) & (at < high)
     return mask
+
+
+@computes("tpu.create_subelement_mask", attributes=("from", "to"))
+def _create_subelement_mask(op: Op) -> Array:
+    """Of parts of sublanes from one number on, up to another; all but those where the second is smaller."""
+    shape, low, high = op.results[0].type.shape, integer(op, "from"), integer(op, "to")
+    packed = shape[2] if len(shape) > 2 else 1
+    part = lax.broadcasted_iota(jnp.int32, shape, 0) * packed
+    if packed > 1:
+        part += lax.broadcasted_iota(jnp.int32, shape, 2)
+    inside = (part >= min(low, high)) & (part < max(low, high))
+    return inside if low <= high else ~inside
 
 
 # --- several vectors of a narrow type in one of words ---------------------------------------------
@@ -258,7 +292,7 @@ def _matmul(executor: Executor, op: Op) -> None:
         if len(groups) != 7:
             raise Unsupported(f"tpu.matmul with dimension numbers {text}")
     contract, free, order, batch = (groups[0], groups[1]), (groups[2], groups[3]), groups[4], (groups[5], groups[6])
-    out = _product(executor, lhs, rhs, (contract, batch), _PRECISIONS[precision])
+    out = product(executor, lhs, rhs, (contract, batch), _PRECISIONS[precision])
     # lax puts batch, then lhs, then rhs dimensions; the module says which operand's dimension comes where.
     natural = [(0, d) for d in batch[0]] + [(0, d) for d in free[0]] + [(1, d) for d in free[1]]
     wanted = list(zip(order[::2], order[1::2], strict=True))
@@ -272,13 +306,14 @@ def _matmul(executor: Executor, op: Op) -> None:
     executor.result(op, out.astype(dtype))
 
 
-def _product(executor: Executor, lhs: Array, rhs: Array, dims: Any, passes: int) -> Array:
+def product(executor: Executor, lhs: Array, rhs: Array, dims: Any, passes: int) -> Array:
+    """The product of two arrays over ``dims``, as ``lax.dot_general`` has them, as the matrix unit computes it."""
     if not is_float(np.dtype(lhs.dtype)):
         return _integer_product(lhs, rhs, dims)
     if passes == 3 and executor.options.f32_matmul_passes == "mxu":
         (high, low), (other_high, other_low) = _halves(lhs), _halves(rhs)
-        across = _product(executor, high, other_low, dims, 1) + _product(executor, low, other_high, dims, 1)
-        return _product(executor, high, other_high, dims, 1) + across
+        across = product(executor, high, other_low, dims, 1) + product(executor, low, other_high, dims, 1)
+        return product(executor, high, other_high, dims, 1) + across
     if passes == 1 and executor.options.f32_matmul_passes == "mxu":
         lhs, rhs = (lax.reduce_precision(x, 8, 7) if x.dtype == jnp.float32 else x for x in (lhs, rhs))
         in_bfloat16 = all(x.dtype in (jnp.float32, jnp.bfloat16) for x in (lhs, rhs))
