@@ -107,13 +107,28 @@ BITS_WANTED = "bits as an operand, by jax.random.bits beside the kernel, or in i
 MATRIX_UNIT = frozenset({"tpu.matmul_push_rhs", "tpu.matmul_acc_lhs", "tpu.matmul_pop"})
 """Operations that leave something in a matrix unit, or take it from there."""
 _QUEUE = "how many results the queue of the matrix unit holds is not documented; wanted products by jnp.dot"
+_WHICH_BITS = "which of the bits it takes is not documented; wanted the rounding by integer operations"
+_LAYOUT = "it depends on the layout that the compiler gives memory"
+_BETWEEN_PASSES = "the compiler's passes leave it for each other, with a layout beside it; wanted whole vectors"
+_FLAT = "a kernel's module has functions only; wanted an operand, or a number where it is used"
 WAYS_OUT = {
     "tpu.matmul_lhs_fifo": _QUEUE,
     "tpu.matmul_pop_fifo": _QUEUE,
     "tpu.annotate": "what it promises the compiler of loads and stores is not checked; leave pltpu.annotate out",
     "tpu.conv": "no libtpu compiles it yet (JAX 0.12 asks for 0.1.0); wanted products by jnp.dot",
     "tpu.memref_memory_space_is": "it is decided by the compiler alone; wanted a memory space in the BlockSpec",
-    "tpu.stochastic_convert": "which of the bits it takes is not documented; wanted the rounding by integer operations",
+    "tpu.pack_vmsk": _BETWEEN_PASSES,
+    "tpu.roll_vectors": _BETWEEN_PASSES,
+    "tpu.unroll_vectors": _BETWEEN_PASSES,
+    "tpu.sem_read": "it depends on when copies and signals arrive; wanted a wait for them",
+    "tpu.stochastic_convert": _WHICH_BITS,
+    "tpu.stochastic_convert_elementwise": _WHICH_BITS,
+    "tpu.tile_size": f"{_LAYOUT}; wanted sizes of the kernel's own",
+    "memref.extract_strided_metadata": f"{_LAYOUT}; wanted indices",
+    "memref.get_global": _FLAT,
+    "memref.global": _FLAT,
+    "memref.reinterpret_cast": f"{_LAYOUT}; wanted tpu.memref_slice, as Ref.at writes it",
+    "scf.index_switch": "no lowering of Pallas' writes it; wanted scf.if, as lax.switch becomes",
 }
 """Operations that no rule will execute: why, and what to do."""
 

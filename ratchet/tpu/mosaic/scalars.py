@@ -38,7 +38,9 @@ FOLDED: Mapping[str, Callable[[int, int], scalar.Answer]] = {
 }
 """Operations on two int32 constants."""
 
-DIVISIONS = frozenset({"arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi"})
+DIVISIONS = frozenset(
+    f"arith.{name}" for name in ("divsi", "remsi", "divui", "remui", "floordivsi", "ceildivsi", "ceildivui")
+)
 
 
 def is_scalar(value: Array, dtype: Any) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.values.status import Status
+from tests.imports import OLDER_JAX
 from tests.refusals import refused
 from tests.tpu.mosaic.modules import TENSOR_CORE, Executed, execute, module
 
@@ -59,12 +60,29 @@ def run(body: str, *, core: str = TENSOR_CORE, scalar: int = 0) -> Executed:
         ("%r = scf.execute_region -> vector<8x128xi32> {\nscf.yield %x : vector<8x128xi32>\n}", X[4:12]),
         ("%r = memref.alloca_scope -> (vector<8x128xi32>) {\nmemref.alloca_scope.return %x : vector<8x128xi32>\n}",
          X[4:12]),
+        ("%d = vector.broadcast %i : i32 to vector<8x128xi32>\n%r = arith.ceildivsi %x, %d : vector<8x128xi32>",
+         -(X[4:12] // 3)),
+        ("%d = vector.broadcast %i : i32 to vector<8x128xi32>\n%r = arith.ceildivui %d, %x : vector<8x128xi32>",
+         -((-(2**32 - 3)) // X[4:12].astype(np.int64))),
+        ("%a = arith.sitofp %x : vector<8x128xi32> to vector<8x128xf32>\n%f = arith.sitofp %i : i32 to f32\n"
+         "%b = vector.broadcast %f : f32 to vector<8x128xf32>\n%c = math.copysign %a, %b : vector<8x128xf32>\n"
+         "%r = arith.fptosi %c : vector<8x128xf32> to vector<8x128xi32>", -X[4:12]),
+        ('%r = "vector.shuffle"(%x, %y) <{mask = array<i64: 15, 0, 3, 8, 9, 7, 1, 2>}> : '
+         "(vector<8x128xi32>, vector<8x128xi32>) -> vector<8x128xi32>",
+         np.concatenate([X[4:12], X[:8]])[[15, 0, 3, 8, 9, 7, 1, 2]]),
+        ("%k = arith.constant 3 : index\n%m = vector.create_mask %k, %c4 : vector<8x128xi1>\n"
+         "%r = arith.select %m, %x, %y : vector<8x128xi1>, vector<8x128xi32>",
+         np.where((np.arange(8) < 3)[:, None] & (np.arange(128) < 4), X[4:12], X[:8])),
+        ("%m = vector.constant_mask [3, 4] : vector<8x128xi1>\n"
+         "%r = arith.select %m, %x, %y : vector<8x128xi1>, vector<8x128xi32>",
+         np.where((np.arange(8) < 3)[:, None] & (np.arange(128) < 4), X[4:12], X[:8])),
         ("%n = memref.rank %0 : M0\n%s = arith.index_cast %n : index to i32\n"
          "%r = vector.broadcast %s : i32 to vector<8x128xi32>", np.full((8, 128), 2)),
     ],
     ids=[
         "gather", "sublane_shuffle", "insert", "from_elements", "subelements", "all-other-subelements",
-        "broadcast_in_sublanes", "load", "shuffled_load", "execute_region", "alloca_scope", "rank",
+        "broadcast_in_sublanes", "load", "shuffled_load", "execute_region", "alloca_scope", "ceildivsi", "ceildivui",
+        "copysign", "shuffle", "create_mask", "constant_mask", "rank",
     ],
 )  # fmt: skip
 def test_a_vector_is_computed(operation: str, wanted: Any) -> None:
@@ -104,3 +122,16 @@ def test_registers_in_part_are_refused() -> None:
 def test_an_assertion_that_does_not_hold_is_a_finding(scalar: int) -> None:
     result = run('%t = arith.cmpi sge, %i, %zero : i32\ncf.assert %t, "at least zero"', scalar=scalar)
     assert [one.kind for one in result.findings] == ([Kind.FALSE_PROMISE] if scalar < 0 else [])
+
+
+@pytest.mark.skipif(OLDER_JAX, reason="JAX 0.10 has no such operation")
+def test_a_reduction_keeps_its_dimensions() -> None:
+    result = run("""
+      %a = arith.sitofp %x : vector<8x128xi32> to vector<8x128xf32>
+      %e = "tpu.reduce"(%a) <{dimensions = array<i64: 1>, kind = #tpu.reduction_kind<maxf>}> :
+           (vector<8x128xf32>) -> vector<8x1xf32>
+      %b = vector.broadcast %e : vector<8x1xf32> to vector<8x128xf32>
+      %r = arith.fptosi %b : vector<8x128xf32> to vector<8x128xi32>
+      vector.store %r, %1[%c0, %c0] : M1, vector<8x128xi32>
+    """)
+    np.testing.assert_array_equal(result.memory[1], np.broadcast_to(X[4:12].max(1, keepdims=True), (8, 128)))

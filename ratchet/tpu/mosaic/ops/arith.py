@@ -49,6 +49,8 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.minimumf": lax.min,
     "arith.maxnumf": jnp.fmax,
     "arith.minnumf": jnp.fmin,
+    "arith.maximumnumf": jnp.fmax,
+    "arith.minimumnumf": jnp.fmin,
     "arith.addi": lax.add,
     "arith.subi": lax.sub,
     "arith.muli": lax.mul,
@@ -57,6 +59,8 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.divui": _unsigned(lax.div),
     "arith.remui": _unsigned(lax.rem),
     "arith.floordivsi": jnp.floor_divide,
+    "arith.ceildivsi": lambda a, b: lax.div(a, b) + ((lax.rem(a, b) != 0) & ((a < 0) == (b < 0))).astype(a.dtype),
+    "arith.ceildivui": _unsigned(lambda a, b: lax.div(a, b) + (lax.rem(a, b) != 0).astype(a.dtype)),
     "arith.maxsi": lax.max,
     "arith.minsi": lax.min,
     "arith.maxui": _unsigned(lax.max),
@@ -69,6 +73,7 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "arith.shrui": lax.shift_right_logical,
     "math.powf": jnp.power,
     "math.atan2": jnp.arctan2,
+    "math.copysign": jnp.copysign,
 }
 
 _SAME_IN_LAX = (

@@ -277,6 +277,14 @@ def _memref_bitcast(executor: Executor, op: Op) -> None:
     executor.result(op, bitcast(executor.ref(op.operands[0]), type_.shape, np.dtype(jax_dtype(type_.dtype))))
 
 
+@rule("tpu.reinterpret_cast", attributes=("operandSegmentSizes",))
+def _reinterpret_cast(executor: Executor, op: Op) -> None:
+    given, made = op.operands[0].type, op.results[0].type
+    if len(op.operands) > 1 or (given.shape, given.dtype) != (made.shape, made.dtype):
+        raise Unsupported(f"{op.name} from {given} to {made}")
+    executor.result(op, executor.ref(op.operands[0]))
+
+
 @rule("tpu.erase_memref_layout", "tpu.assume_layout", "memref.cast", "memref.memory_space_cast")
 def _same_ref(executor: Executor, op: Op) -> None:
     executor.result(op, executor.ref(op.operands[0]))

@@ -72,13 +72,23 @@ def _multi_reduction(op: Op, x: Array, start: Array) -> Array:
     return combine(start, reduce(x, axes).astype(x.dtype))
 
 
+@computes("tpu.reduce", attributes=("dimensions", "kind"))
+def _reduce(op: Op, x: Array) -> Array:
+    """As a reduction of MLIR's, which starts from nothing and keeps the dimensions."""
+    kind, axes = str(op.attributes["kind"]), tuple(op.attributes["dimensions"])
+    for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
+        if (f"<{name}>" in kind or f"<{name}f>" in kind) and x.dtype == jnp.float32:
+            return reduce(x, axes, keepdims=True)
+    raise Unsupported(f"reduction kind {kind} of {op.name} on {x.dtype}")
+
+
 @computes("tpu.all_reduce", attributes=("dim", "kind"))
 def _all_reduce(op: Op, x: Array) -> Array:
     kind = str(op.attributes["kind"])
     if x.dtype == np.dtype(bool):
         return _reduced_mask(op, kind, jnp.asarray(x))
     for name, reduce in (("sum", jnp.sum), ("max", jnp.max), ("min", jnp.min)):
-        if f"<{name}>" in kind and x.dtype == jnp.float32:
+        if (f"<{name}>" in kind or f"<{name}f>" in kind) and x.dtype == jnp.float32:
             return jnp.broadcast_to(reduce(x, integer(op, "dim"), keepdims=True), x.shape)
     raise Unsupported(f"reduction kind {kind} of {op.name} on {x.dtype}")
 
@@ -105,7 +115,7 @@ def _reduce_index(op: Op, x: Array) -> Array:
     raise Unsupported(f"reduction kind {kind} of {op.name}")
 
 
-@computes("vector.bitcast")
+@computes("vector.bitcast", "tpu.bitcast_vreg")
 def _bitcast(op: Op, x: Array) -> Array:
     """Along the last dimension, the lowest bits first; ``tpu.bitcast`` packs along the one before."""
     given, made = jnp.asarray(x), op.results[0].type
@@ -156,8 +166,13 @@ def _gather(op: Op, x: Array) -> Array:
 
 
 @computes("tpu.sublane_shuffle", attributes=("pattern",))
-def _sublane_shuffle(op: Op, a: Array, b: Array) -> Array:
-    return jnp.concatenate([a, b])[np.array(op.attributes["pattern"])]
+@computes("vector.shuffle", attributes=("mask",))
+def _shuffle(op: Op, a: Array, b: Array) -> Array:
+    """Of both, one after the other, those of the first dimension that are listed."""
+    listed = np.array(op.attributes["pattern" if "pattern" in op.attributes else "mask"])
+    if np.any(listed < 0):
+        raise Unsupported(f"{op.name} with elements that may be anything")
+    return jnp.concatenate([a, b])[listed]
 
 
 @computes("vector.extract_strided_slice", attributes=("offsets", "sizes", "strides"))
@@ -208,6 +223,17 @@ def _create_mask(op: Op, *bounds: Array) -> Array:
     for dim, (low, high) in enumerate(zip(bounds[: len(shape)], bounds[len(shape) :], strict=True)):
         at = lax.broadcasted_iota(jnp.int32, shape, dim)
         mask &= (at >= low) & (at < high)
+    return mask
+
+
+@computes("vector.constant_mask", attributes=("mask_dim_sizes",))
+@computes("vector.create_mask")
+def _first_elements(op: Op, *counts: Array) -> Array:
+    """So many first ones of each dimension."""
+    shape = op.results[0].type.shape
+    mask = jnp.ones(shape, bool)
+    for dim, count in enumerate(counts or op.attributes["mask_dim_sizes"]):
+        mask &= lax.broadcasted_iota(jnp.int32, shape, dim) < count
     return mask
 
 
