@@ -87,6 +87,15 @@ def mosaic_module(body: bytes) -> ir.Module:
             raise _unreadable(error) from None
 
 
+def operations() -> frozenset[str]:
+    """The operations that these bindings have of the dialects that a Mosaic module is written in."""
+    from jaxlib.mlir.dialects import arith, cf, func, math, memref, scf, vector
+
+    found = (getattr(one, "OPERATION_NAME", None) for dialect in (arith, cf, func, math, memref, scf, tpu, vector)
+             for one in vars(dialect).values())  # fmt: skip
+    return frozenset(name for name in found if isinstance(name, str))
+
+
 def body_of(module: ir.Module) -> bytes:
     """A Mosaic module as a custom call has it: what ``mosaic_module`` reads."""
     written = io.BytesIO()

@@ -128,6 +128,7 @@ WAYS_OUT = {
     "memref.get_global": _FLAT,
     "memref.global": _FLAT,
     "memref.reinterpret_cast": f"{_LAYOUT}; wanted tpu.memref_slice, as Ref.at writes it",
+    "vector.contract": "no lowering of Pallas' writes it; wanted tpu.matmul, as jnp.dot becomes",
     "scf.index_switch": "no lowering of Pallas' writes it; wanted scf.if, as lax.switch becomes",
 }
 """Operations that no rule will execute: why, and what to do."""

@@ -76,13 +76,15 @@ def run(body: str, *, core: str = TENSOR_CORE, scalar: int = 0) -> Executed:
         ("%m = vector.constant_mask [3, 4] : vector<8x128xi1>\n"
          "%r = arith.select %m, %x, %y : vector<8x128xi1>, vector<8x128xi32>",
          np.where((np.arange(8) < 3)[:, None] & (np.arange(128) < 4), X[4:12], X[:8])),
+        ("%n = memref.dim %0, %c1 : M0\n%s = arith.index_cast %n : index to i32\n"
+         "%r = vector.broadcast %s : i32 to vector<8x128xi32>", np.full((8, 128), 128)),
         ("%n = memref.rank %0 : M0\n%s = arith.index_cast %n : index to i32\n"
          "%r = vector.broadcast %s : i32 to vector<8x128xi32>", np.full((8, 128), 2)),
     ],
     ids=[
         "gather", "sublane_shuffle", "insert", "from_elements", "subelements", "all-other-subelements",
         "broadcast_in_sublanes", "load", "shuffled_load", "execute_region", "alloca_scope", "ceildivsi", "ceildivui",
-        "copysign", "shuffle", "create_mask", "constant_mask", "rank",
+        "copysign", "shuffle", "create_mask", "constant_mask", "dim", "rank",
     ],
 )  # fmt: skip
 def test_a_vector_is_computed(operation: str, wanted: Any) -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ratchet.tpu.mlir.module import Op, Value
-from ratchet.tpu.mosaic.arrays import Index, add, bits, jax_dtype
+from ratchet.tpu.mosaic.arrays import Index, add, bits, jax_dtype, known
 from ratchet.tpu.mosaic.events import Did
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
@@ -134,6 +134,14 @@ def _scalar_store(executor: Executor, op: Op) -> None:
 @rule("memref.rank")
 def _rank(executor: Executor, op: Op) -> None:
     executor.result(op, np.int32(len(op.operands[0].type.shape)))
+
+
+@rule("memref.dim")
+def _dim(executor: Executor, op: Op) -> None:
+    dim, shape = executor[op.operands[1]], op.operands[0].type.shape
+    if not known(dim) or shape[int(dim)] < 0:
+        raise Unsupported("memref.dim of a dimension that is known only when the kernel runs")
+    executor.result(op, np.int32(shape[int(dim)]))
 
 
 @rule("memref.alloca", attributes=("operandSegmentSizes", "alignment"), checks=True)
