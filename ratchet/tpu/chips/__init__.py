@@ -89,8 +89,6 @@ class SparseCores:
     """What all together copy into another layout, bytes read plus bytes written."""
     start_s: float
     """From the signal to start until the signal that a program is over, beyond the time of its bytes."""
-    go_flag: int
-    """Flag of a SparseCore that starts its next program, as libtpu 0.0.42.1 writes it."""
     exchange_bytes_per_s: float = 0.0
     """What all together receive of the other chips in a collective; 0 where none was timed."""
     exchange_start_s: float = 0.0
@@ -259,7 +257,7 @@ V5P = Chip(
     mxu_per_core=4,  # [tpu_info]
     mxu_size=128,  # [tpu_info]
     permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
-    sparse=SparseCores(bytes_per_s=2500e9, start_s=5e-6, go_flag=7043),  # assumed: as for tpu7x
+    sparse=SparseCores(bytes_per_s=2500e9, start_s=5e-6),  # assumed: as for tpu7x
     links=Links(
         link_bytes_per_s=86.35e9,
         hop_s=1.29e-6,
@@ -346,9 +344,7 @@ TPU7X = Chip(
     # Assumed: nine tenths of the bandwidth of HBM. Published device times hold no copy of a result; with a start of 0
     # or 10 us the grouped matmuls (tokamax) fit about as well. [fit] of the exchange: five all-gathers of four devices
     # on 2x2x1 chips (AI-Hypercomputer/accelerator-microbenchmarks, guide to all_gather), by `benchmarks.fidelity`.
-    sparse=SparseCores(
-        bytes_per_s=3300e9, start_s=5e-6, go_flag=7053, exchange_bytes_per_s=90e9, exchange_start_s=14.5e-6
-    ),
+    sparse=SparseCores(bytes_per_s=3300e9, start_s=5e-6, exchange_bytes_per_s=90e9, exchange_start_s=14.5e-6),
     links=Links(
         link_bytes_per_s=87.1e9,
         hop_s=1.3e-6,

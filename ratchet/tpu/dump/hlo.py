@@ -32,7 +32,7 @@ _MESSAGES: dict[str, str] = {
     "Instruction": "name 1 string, opcode 2 string, shape 3 Shape, metadata 7 Metadata, literal 8 Literal, "
     "parameter_number 9 int64, slice_dimensions 17 Slice[], custom_call_target 28 string, id 35 int64, "
     "operand_ids 36 int64[], control_predecessor_ids 37 int64[], called_computation_ids 38 int64[], sharding 40 bytes, "
-    "backend_config 43 bytes, frontend_attributes 68 bytes",
+    "backend_config 43 bytes, frontend_attributes 68 bytes, async_execution_thread 79 string",
     "Computation": "name 1 string, instructions 2 Instruction[], id 5 int64, root_id 6 int64",
     "Alias": "output_index 1 int64[], parameter_number 2 int64, parameter_index 3 int64[], kind 4 int32",
     "Aliases": "entries 1 Alias[]",
@@ -89,6 +89,8 @@ class HloOp:
     """Of a parameter: its number."""
     target: str = ""
     """Of a custom call: what is called."""
+    thread: str = ""
+    """Of an asynchronous operation: who runs it; ``""`` for the TensorCore."""
     backend_config: bytes = b""
     """JSON; ``b""`` where the compiler wrote none."""
     op_name: str = ""
@@ -346,6 +348,7 @@ def _op(
         called=tuple([computations[number] for number in message.called_computation_ids]),
         parameter=message.parameter_number if opcode == "parameter" else None,
         target=message.custom_call_target,
+        thread=message.async_execution_thread,
         backend_config=bytes(message.backend_config),
         op_name=message.metadata.op_name,
         place=_place(frames, message.metadata.stack_frame_id),

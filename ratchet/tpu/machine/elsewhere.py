@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ratchet.tpu.chips import Chip
@@ -15,11 +15,15 @@ PREPARE = "PrepareAsyncCallStart"
 """Target of the custom call that copies descriptors for the SparseCores; its name is :data:`PREPARED` and that of the
 operation which they run."""
 
+_THREAD = "sparsecore"
+"""Of operations that the SparseCores run, where they are started."""
 _SPARSE_CORE, _HOST = "the SparseCores", "the host"
 _HOST_SPACE = 5
 _NO_CODE = frozenset({PREPARE, "PrepareAsyncCallDone", "AllocateBuffer", "ConcatBitcast"})
 """Custom calls that take no time of their own; the last joins the slices of a prefetch, which lie side by side."""
-_NO_WORK = frozenset("after-all bitcast call constant get-tuple-element parameter partition-id tuple".split())
+_NO_WORK = frozenset(
+    "after-all async-update bitcast call constant get-tuple-element parameter partition-id tuple".split()
+)
 _MOVES = _NO_WORK | frozenset("async-done async-start copy copy-done copy-start fusion reshape transpose".split())
 """Opcodes of a copy into another layout: the work of SparseCores that is modelled, by its bytes."""
 
@@ -42,14 +46,14 @@ def elsewhere(hlo: HloModule, chip: Chip, has_code: Callable[[str], bool]) -> li
         has_code: whether the compiler wrote a listing for the instruction of a name.
     """
     fused = {name for op in hlo.ops.values() if op.opcode == "fusion" for name in op.called}
-    handed = [op.name.removeprefix(PREPARED) for op in hlo.ops.values() if op.target == PREPARE]
-    sparse = {op.name: op for name in handed if name in hlo.ops for op in _inside(hlo, hlo.ops[name])}
+    names = [name for name in handed(hlo, hlo.ops.values()) if name in hlo.ops]
+    sparse = {op.name: op for name in names for op in _inside(hlo, hlo.ops[name])}
     timed = chip.sparse is not None and chip.sparse.exchange_bytes_per_s > 0
 
     def is_modelled(name: str) -> bool:
         return moves(hlo, name) or (timed and received(hlo, name) is not None)
 
-    found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in handed if name in hlo.ops and not is_modelled(name)]
+    found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in names if not is_modelled(name)]
     for op in hlo.ops.values():
         if op.name in sparse:
             continue
@@ -60,6 +64,18 @@ def elsewhere(hlo: HloModule, chip: Chip, has_code: Callable[[str], bool]) -> li
         elif op.opcode == "custom-call" and op.computation not in fused and op.target not in _NO_CODE:
             found += [] if has_code(op.name) else [Part(op.name, f"custom call {op.target}")]
     return found
+
+
+def handed(hlo: HloModule, ops: Iterable[HloOp]) -> list[str]:
+    """Names of the operations of ``ops`` that are handed to the SparseCores, in the order in which they are.
+
+    libtpu 0.0.42.1 prepares each by a custom call, 0.0.50.1 by its start, which operands follow by an ``async-update``.
+    """
+    every = list(ops)
+    prepared = [op.name.removeprefix(PREPARED) for op in every if op.target == PREPARE]
+    starts = [op for op in every if op.opcode == "async-start" and op.thread == _THREAD]
+    within = {inner.name for op in starts for inner in _inside(hlo, op) if inner is not op}
+    return prepared + [op.name for op in starts if op.name not in within and op.name not in prepared]
 
 
 def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusal:

@@ -114,8 +114,9 @@ class Addresses:
                 continue  # its use will be refused by name
             if allocation.fixed and allocation.offset_bytes is not None:
                 address = allocation.offset_bytes // unit
-                if allocation.space == "smem" and not (address in self.fixed_smem and allocation.role == NULL):
-                    self.fixed_smem[address] = allocation  # the null pointer shares its address with the chip's id
+                # The null pointer shares its address with the chip's id, a guard without a role that of the parameters.
+                if allocation.space == "smem" and not (address in self.fixed_smem and allocation.role in ("", NULL)):
+                    self.fixed_smem[address] = allocation
             else:
                 address = self._next[allocation.space]
                 self._next[allocation.space] += -(-allocation.size_bytes // unit)

@@ -1,9 +1,10 @@
 """The SparseCores as the program of a TensorCore sees them: it hands them descriptors, starts them, waits for them.
 
-The protocol (libtpu 0.0.42.1, tpu7x and v5p): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the
+The protocol (tpu7x and v5p): the TensorCore copies a descriptor into a queue in HBM. It adds 1 to the
 go flag of each SparseCore, which then runs the program of its next descriptor and adds 1 to its completion flag on the
 TensorCore. The descriptor of an operation of the HLO is copied with a flag that the operation waits for; those of
-start-up and of the end are copied with a flag of the TensorCore's own and announced on the flag ``AVAILABLE``.
+start-up and of the end are copied with a flag of the TensorCore's own and announced on the flag that says that a
+descriptor is there. Which flags these are differs from compiler to compiler: see :data:`KNOWN`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,26 @@ from typing import NamedTuple
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
-from ratchet.tpu.machine.elsewhere import PREPARE, PREPARED, moves, received
+from ratchet.tpu.machine.elsewhere import handed, moves, received
 from ratchet.tpu.machine.words import NotExecutable
 
-AVAILABLE = 7163
-"""Flag of a SparseCore that says that a descriptor is in its queue."""
-HEAD = 7162
-"""Flag of a SparseCore that says how far its queue has been read; only reset here."""
+
+class Flags(NamedTuple):
+    """Flags of a SparseCore that a TensorCore moves."""
+
+    go: int
+    """Starts the next program."""
+    available: int
+    """Says that a descriptor is in the queue."""
+    head: int
+    """Says how far the queue has been read; only reset here."""
+
+
+KNOWN = {
+    "v5p": (Flags(7043, 7163, 7162), Flags(7041, 2, 7042)),
+    "tpu7x": (Flags(7053, 7163, 7162), Flags(7051, 2, 7052)),
+}
+"""By chip, as libtpu 0.0.42.1 and 0.0.50.1 write them. A program shows which it has: it resets all three first."""
 
 _UNIT = 14
 _FLAG = (1 << _UNIT) - 1
@@ -52,13 +66,14 @@ class SparseCoreUnits:
         self._engine = engine
         self._queues: dict[int, deque[str]] = {}
         """Per SparseCore, the operations whose descriptors wait; ``""`` for start-up and end."""
-        ops = hlo.by_computation.get(hlo.entry, ())
-        self._prepared = iter([op.name.removeprefix(PREPARED) for op in ops if op.target == PREPARE])
+        self._prepared = iter(handed(hlo, hlo.entry_ops()))
         """Operations that the SparseCores run, in the order in which they are prepared."""
         self._handing = _Handing("", -1, set())
         self.exchanges = False
         """Whether they exchanged anything with other chips."""
         self._done_flags = done_flags
+        self._known: tuple[Flags, ...] = KNOWN.get(chip.name, ())
+        """The sets of flags that the program may have, by those that it has named."""
 
     @staticmethod
     def named(word: int) -> bool:
@@ -72,8 +87,9 @@ class SparseCoreUnits:
 
     def reset(self, word: int, value: int) -> None:
         """A flag of a SparseCore is set. Raises NotExecutable unless it is a known one set to 0."""
-        if value or word & _FLAG not in (self._chip.sparse_cores.go_flag, AVAILABLE, HEAD):
-            raise NotExecutable(f"flag {word:#x} of a SparseCore set to {value}")
+        self._known = tuple(flags for flags in self._known if word & _FLAG in flags)
+        if value or not self._known:
+            raise NotExecutable(f"flag {word & _FLAG} of a SparseCore set to {value}, of unknown meaning")
 
     def hand_over(self, copy: GeneralDma, named: str) -> None:
         """A descriptor is copied into a SparseCore's queue.
@@ -104,9 +120,11 @@ class SparseCoreUnits:
         """A flag of a SparseCore is raised. Raises NotExecutable for an unknown one, or one with nothing to start."""
         core, flag = self._number(word >> _UNIT), word & _FLAG
         queue = self._queues.setdefault(core, deque())
-        if amount != 1 or flag not in (self._chip.sparse_cores.go_flag, AVAILABLE) or core not in self._done_flags:
+        starts = any(flag == known.go for known in self._known)
+        announces = any(flag == known.available for known in self._known)
+        if amount != 1 or not (starts or announces) or core not in self._done_flags:
             raise NotExecutable(f"a signal of {amount} to flag {flag} of SparseCore {core}")
-        if flag == AVAILABLE:
+        if announces:
             queue.append("")
             return
         if not queue:
@@ -122,5 +140,9 @@ class SparseCoreUnits:
         return ((unit & _UNITS) - _FIRST_UNIT) % max(1, len(self._done_flags))
 
     def _moved(self, op: str) -> int:
-        """Bytes that an operation of the HLO has as its results; 0 for start-up and end."""
-        return sum(array.padded_bytes for array in self._hlo.ops[op].types if array.dtype != "token") if op else 0
+        """Bytes of an operation's operands and results; 0 for start-up and end."""
+        if not op:
+            return 0
+        start = self._hlo.ops[op]
+        given = next((user for user in self._hlo.users(start) if user.opcode == "async-update"), start)
+        return sum(array.padded_bytes for array in given.types if array.dtype != "token")

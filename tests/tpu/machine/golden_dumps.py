@@ -21,11 +21,11 @@ from ratchet.values import Timeline
 HERE = Path(__file__).parent
 ARCHIVES = {
     (path.parent.name, path.name.removesuffix(".tar.xz")): path
-    for golden in (HERE / "golden", HERE / "golden_slice", HERE.parent / "dump" / "golden")
+    for golden in (HERE / "golden", HERE / "golden_slice", HERE / "golden_sparse", HERE.parent / "dump" / "golden")
     for path in sorted(golden.glob("*/*.tar.xz"))
 }
-"""By compiler and program. ``golden_slice`` are programs for four chips. Of the newest compiler there are some: their
-start and end differ, as it sends commands to the host."""
+"""By compiler and program. ``golden_slice`` are programs for four chips, ``golden_sparse`` for a tpu7x. Of the newest
+compiler there are some: their start and end differ, as it sends commands to the host."""
 COMPILERS = sorted(path.name for path in (HERE / "golden").iterdir())
 
 SCALARS = np.array([2.5, 3.0, 0.25, 9.0, 1.0, 0.5, 0.0, 0.0], np.float32)  # 2.5 * 3 - 0.25: 7 times, and the branch

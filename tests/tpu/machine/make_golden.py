@@ -2,8 +2,9 @@
 
 One archive per program, ``golden/<libtpu version>/<program>.tar.xz``, with the dumps under neutral names and the
 optimised HLO as a proto. Paths and bytecode are taken out. Run it once per compiler version.
-``python -m tests.tpu.machine.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``. Names
-of programs behind that write these alone.
+``python -m tests.tpu.machine.make_golden slice`` writes those of the programs for four chips, ``golden_slice/``, and
+``sparse`` those that hand work to the SparseCores of a tpu7x, ``golden_sparse/``. Names of programs behind that write
+these alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ratchet.tpu.chips import V5E
+from ratchet.tpu.chips import TPU7X, V5E
 from ratchet.tpu.compiler import environment
 from ratchet.tpu.dump.files import OPTIMIZED
 from ratchet.tpu.dump.hlo import parse_module
@@ -27,6 +28,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 GOLDEN_SLICE = Path(__file__).parent / "golden_slice"
+GOLDEN_SPARSE = Path(__file__).parent / "golden_sparse"
 
 
 def main() -> None:
@@ -35,25 +37,27 @@ def main() -> None:
 
     version = f"libtpu-{importlib.metadata.version('libtpu')}"
     slices = sys.argv[1:2] == ["slice"]
-    wanted = sys.argv[1 + slices :]
+    sparse = sys.argv[1:2] == ["sparse"]
+    wanted = sys.argv[1 + slices + sparse :]
     with tempfile.TemporaryDirectory() as name:
         dumps = Path(name) / "dumps"
-        environment.enter(V5E, dumps, extra_passes=(OFFSETS_PASS,) if slices else ())
+        environment.enter(TPU7X if sparse else V5E, dumps, extra_passes=(OFFSETS_PASS,) if slices else ())
         if slices:
             _compile_slices(dumps, GOLDEN_SLICE / version, wanted)
         else:
-            _compile_all(dumps, GOLDEN / version, wanted)
+            _compile_all(dumps, (GOLDEN_SPARSE if sparse else GOLDEN) / version, wanted, sparse=sparse)
 
 
-def _compile_all(dumps: Path, target: Path, wanted: list[str]) -> None:
+def _compile_all(dumps: Path, target: Path, wanted: list[str], *, sparse: bool) -> None:
     import jax
 
     from ratchet.tpu.compiler.inside import lower
-    from tests.tpu.machine.programs import PROGRAMS
+    from tests.tpu.machine import programs, sparse_programs
 
-    for name in wanted or PROGRAMS:
-        function, shapes = PROGRAMS[name]
-        compiled = lower(function, [jax.ShapeDtypeStruct(*shape) for shape in shapes], V5E.name).compile()
+    every, chip = (sparse_programs.PROGRAMS, TPU7X) if sparse else (programs.PROGRAMS, V5E)
+    for name in wanted or every:
+        function, shapes = every[name]
+        compiled = lower(function, [jax.ShapeDtypeStruct(*shape) for shape in shapes], chip.name).compile()
         _pack(target / f"{name}.tar.xz", {OPTIMIZED: _proto(compiled), **_texts(dumps)})
 
 

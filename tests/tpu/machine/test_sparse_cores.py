@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ratchet.tpu.chips import TPU7X, V6E
+from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
-from ratchet.tpu.machine.sparse_cores import AVAILABLE, SparseCoreUnits
+from ratchet.tpu.machine.elsewhere import handed
+from ratchet.tpu.machine.sparse_cores import KNOWN, SparseCoreUnits
 from ratchet.tpu.machine.words import NotExecutable
-from ratchet.values.status import Refusal
+from ratchet.values.status import Refusal, Status
+from tests.refusals import refused
+from tests.tpu.machine.golden_dumps import ARCHIVES, edit, model, unpack
 
 DONE, HANDED_OVER, READ = 3883, 51, 52
-GO = TPU7X.sparse_cores.go_flag
+GO, AVAILABLE, HEAD = KNOWN["tpu7x"][0]
 UNIT = 4
 ROWS = 4096
 
@@ -75,6 +81,24 @@ def test_signals_of_unknown_meaning_are_errors() -> None:
         sparse.signal(0, word(0, 5), 1)
     with pytest.raises(NotExecutable, match="set to 3"):
         sparse.reset(word(0, GO), 3)
+    with pytest.raises(NotExecutable, match="flag 5 of a SparseCore set to 0"):
+        sparse.reset(word(0, 5), 0)
+
+
+def test_a_program_has_the_flags_of_one_compiler() -> None:
+    newer = KNOWN["tpu7x"][1]
+    for known, other in (KNOWN["tpu7x"], KNOWN["tpu7x"][::-1]):
+        sparse, _ = units()
+        for flag in known:
+            sparse.reset(word(0, flag), 0)
+        sparse.signal(0, word(0, known.available), 1)
+        sparse.signal(0, word(0, known.go), 1)
+        with pytest.raises(NotExecutable, match=f"a signal of 1 to flag {other.go}"):
+            sparse.signal(0, word(0, other.go), 1)
+    sparse, _ = units()
+    sparse.reset(word(0, newer.head), 0)
+    with pytest.raises(NotExecutable, match="of unknown meaning"):
+        sparse.reset(word(0, HEAD), 0)
 
 
 def test_words_name_sparse_cores_of_this_chip_only() -> None:
@@ -86,3 +110,31 @@ def test_words_name_sparse_cores_of_this_chip_only() -> None:
 def test_a_chip_whose_sparse_cores_are_not_described_is_refused() -> None:
     with pytest.raises(Refusal, match="not described for v6e"):
         _ = V6E.sparse_cores
+
+
+CYCLES = {"libtpu-0.0.42.1": 124_774, "libtpu-0.0.50.1": 124_865}
+
+
+@pytest.mark.parametrize("compiler", CYCLES)
+def test_a_result_that_sparse_cores_transpose(compiler: str, tmp_path: Path) -> None:
+    """The kernel, and 64 MiB at their bandwidth; a start each for start-up, copy and end. By either protocol."""
+    folder = unpack(compiler, "swap", tmp_path)
+    hlo = load_hlo(folder)
+    assert len(handed(hlo, hlo.ops.values())) == 1, "what it calls in turn is no operation of its own"
+    timeline = model(folder, chip=TPU7X)
+    assert timeline.cycles == CYCLES[compiler]
+    cores = TPU7X.sparse_cores
+    waited = 3 * cores.start_s + (64 << 20) / cores.bytes_per_s
+    kernel = next(op.cycles for op in timeline.ops if op.opcode == "custom-call")
+    assert timeline.cycles - kernel == pytest.approx(waited * TPU7X.clock_hz, rel=0.03)
+
+
+def test_golden_dumps_of_sparse_cores_are_of_both_protocols() -> None:
+    assert sorted(compiler for compiler, program in ARCHIVES if program == "swap") == sorted(CYCLES)
+
+
+def test_a_third_protocol_is_refused(tmp_path: Path) -> None:
+    folder = unpack("libtpu-0.0.50.1", "swap", tmp_path)
+    edit(folder, r"7052\b", "7055")
+    with refused(Status.SCHEDULE_UNKNOWN, "flag 7055 of a SparseCore set to 0, of unknown meaning"):
+        model(folder, chip=TPU7X)
