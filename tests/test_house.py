@@ -128,6 +128,7 @@ def test_only_the_candidates_workers_execute_a_kernel_file():
         "ratchet.exam.candidate.generated",  # imports the reference of one, in the candidate's worker
         "ratchet.exam.candidate.user_code",  # compiles the files of a user's that it finds
         "ratchet.tpu.machine.translate",  # makes Python of the programs that it translated itself
+        "ratchet.tpu.machine.tile_code",  # likewise, of bundles of the SparseCores
         "ratchet.tune.shortlist",  # imports a function of the user's, in the user's own process
         "ratchet.commands.options",  # imports the command that is asked for
         "ratchet.process.boot.sources",  # compiles the judge's own modules, and runs them

@@ -18,6 +18,8 @@ class Unmodelled(Enum):
     """Tables that steer a kernel follow from float inputs: those of the modelled run are public ones."""
     LAUNCH_CHECK = "launch check"
     """The launch barrier's comparison of what each chip was asked to run is taken to agree."""
+    STREAMS = "streams of SparseCores"
+    """Kernels of the SparseCores have the time of their streams, fitted on few gathers; HBM is not shared fairly."""
     EXCHANGES = "exchanges of SparseCores"
     """Collectives that XLA hands to the SparseCores have the time of their bytes, beginning at once on all chips."""
 

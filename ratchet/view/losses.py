@@ -192,6 +192,8 @@ _UNMODELLED = {
     "latency is that of the problem's public ones, on which the kernel was checked, too",
     Unmodelled.LAUNCH_CHECK: "the launch check: before the program the chips compare what each was asked to run, "
     "which is taken to agree",
+    Unmodelled.STREAMS: "kernels of the SparseCores: their streams have the time of published gathers, of one kind and "
+    "three chips, whatever rows are asked for; the band is wide",
     Unmodelled.EXCHANGES: "collectives that XLA leaves to the SparseCores: they have the time of their bytes, as "
     "fitted on published all-gathers of four devices, and begin at once on all chips",
 }

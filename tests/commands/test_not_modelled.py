@@ -1,4 +1,4 @@
-"""A kernel of the SparseCores, with little work and with much: no command gives it a number or a rank."""
+"""A kernel that is bound by the SparseCores' own instructions: no command gives it a number or a rank."""
 
 import re
 
@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas import tpu_sc as plsc
 
-TURNS = 1
+TURNS = 1000
 
 def body(x_ref, o_ref, buffer):
     rows = pl.ds((jax.lax.axis_index("c") * 16 + jax.lax.axis_index("s")) * 32, 32)
@@ -60,8 +60,8 @@ def unjudged(*_, **__):
     ("words", "status"),
     [
         (["explain", *OF], Status.NOT_MODELLED),
-        (["tune", *OF[:1], "TURNS=1,1000", *OF[1:]], Status.NOT_MODELLED),
-        (["fit", *OF[:1], "TURNS=1,1000", *OF[1:]], None),
+        (["tune", *OF[:1], "TURNS=1000,2000", *OF[1:]], Status.NOT_MODELLED),
+        (["fit", *OF[:1], "TURNS=1000,2000", *OF[1:]], None),
         (["ci"], None),
     ],
     ids=["explain", "tune", "fit", "ci"],

@@ -65,6 +65,8 @@ def test_every_omission_has_its_sentence() -> None:
         "other float inputs: XLA computes tables that steer the kernel from floats, and the latency is that of the "
         "problem's public ones, on which the kernel was checked, too",
         "the launch check: before the program the chips compare what each was asked to run, which is taken to agree",
+        "kernels of the SparseCores: their streams have the time of published gathers, of one kind and three chips, "
+        "whatever rows are asked for; the band is wide",
         "collectives that XLA leaves to the SparseCores: they have the time of their bytes, as fitted on published "
         "all-gathers of four devices, and begin at once on all chips",
         "instruction fetches of flash: 30000 bundles is a very long program",

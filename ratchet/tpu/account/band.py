@@ -14,12 +14,17 @@ from dataclasses import dataclass
 
 from ratchet.tpu.chips import CHIPS, fitted
 from ratchet.values import Band, Timeline
+from ratchet.values.omission import Unmodelled
 
 COMPUTE, VECTOR, LATENCY, BANDWIDTH = "compute", "vector units", "dma latency", "bandwidth"
 REGIMES = (COMPUTE, VECTOR, LATENCY, BANDWIDTH)
 
 LEVEL = 0.9
 """Share of programs whose measured latency the band is stated to hold."""
+
+STREAMS_WIDTH = 0.35
+"""Of a program with a kernel of the SparseCores: Student's interval for one more chip, from the mean errors of three
+(``python -m benchmarks.sparse``)."""
 
 BUSY_SHARE = 0.85
 """From this share of time with HBM busy on, bandwidth bounds a program."""
@@ -81,5 +86,7 @@ def band(timeline: Timeline, bands: Bands | None = None) -> Band:
         width = (
             CHIPS[timeline.chip].ici(len(timeline.chips)).spread * timeline.ici_wait_cycles / max(1, timeline.cycles)
         )
+    if Unmodelled.STREAMS in timeline.not_modelled:
+        width = math.hypot(width, STREAMS_WIDTH)
     factor = 1 + math.hypot(bands.width[timeline.chip, name], width)
     return Band(bound_by=name, low_ms=timeline.latency_ms / factor, high_ms=timeline.latency_ms * factor)

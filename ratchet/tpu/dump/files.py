@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from ratchet.tpu.dump import tiles
 from ratchet.tpu.dump.hlo import HloModule, read_hlo
 from ratchet.tpu.dump.listing import Listing, parse
+from ratchet.tpu.dump.tiles import Section
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE, TokenTable, decode
 
@@ -25,6 +28,7 @@ OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
 MOST_BYTES = 1 << 30
 
 _DUMP = re.compile(r"(?P<unit>\d+-(?P<name>.+))-\d+-(?P<label>.+)\.txt", re.DOTALL)
+_SPARSE = re.compile(r"(?P<name>.+)_\d+_bundles\.txt", re.DOTALL)
 _ANALYSIS = "-schedule-analysis_"
 """In the name of what the compiler says of a pass, beside what the pass made."""
 
@@ -42,6 +46,7 @@ def dump_flags(directory: Path | str, *, extra_passes: tuple[str, ...] = (), pro
         "--xla_jf_dump_llo_text=true",
         f"--xla_jf_dump_llo_pass_label_regex=({'|'.join(passes)})",
         "--xla_mosaic_enable_llo_source_annotations=true",
+        f"--xla_sc_dump_bundles_to={directory}",
     ]
     if profiles:
         flags += ["--xla_jf_dump_category_filter=basic,memory-report", "--xla_xprof_register_llo_debug_info=true"]
@@ -155,6 +160,22 @@ class Dumps:
             known = [n for n in self._files if n in self._hlo.ops]
             self._by_fingerprint = {self._hlo.fingerprint(n): n for n in reversed(known)}
         return self._by_fingerprint.get(self._hlo.fingerprint(name))
+
+    @functools.cached_property
+    def _of_sparse_cores(self) -> dict[str, list[Path]]:
+        """Programs of the SparseCores by the operation that they are of."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(self._directory.glob("*_bundles.txt")):
+            if match := _SPARSE.fullmatch(path.name):
+                found.setdefault(match["name"], []).append(path)
+        return found
+
+    def tiles(self, name: str) -> dict[str, Section] | None:
+        """The program of the SparseCores for an operation that is handed to them; None where there is not one alone."""
+        paths = self._of_sparse_cores.get(name, [])
+        if len(paths) != 1:
+            return None
+        return tiles.parse(text_of(paths[0]), file=paths[0].name, compiler=self._compiler)
 
     def load(self, name: str) -> Listing:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""

@@ -47,7 +47,11 @@ _MESSAGES: dict[str, str] = {
 KERNEL = "tpu_custom_call"
 """Target of the custom call that is a Mosaic kernel."""
 
-_SPARSE_CORE = "DEVICE_TYPE_SPARSECORE"
+_SPARSE_CORE = {
+    "device_type": ("DEVICE_TYPE_SPARSECORE",),
+    "compute_type": ("COMPUTE_TYPE_TILE", "COMPUTE_TYPE_SCALAR"),
+}
+"""What the configuration of a kernel for the SparseCores says; libtpu 0.0.50.1 leaves the first out."""
 HOST_OPCODES = frozenset({"infeed", "outfeed", "send", "send-done", "recv", "recv-done"})
 _HOST_TARGETS = ("callback", "Callback", "host_compute", "xla_ffi")
 
@@ -114,7 +118,7 @@ class HloOp:
     @property
     def is_of_sparse_cores(self) -> bool:
         """Whether this is a kernel of the SparseCores."""
-        return self.is_kernel and self.config.get("device_type") == _SPARSE_CORE
+        return self.is_kernel and any(self.config.get(key) in values for key, values in _SPARSE_CORE.items())
 
     @property
     def calls_host(self) -> bool:

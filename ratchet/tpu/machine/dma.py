@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.chips.fitted import Constants
 from ratchet.tpu.machine.hbm import HbmQueue
+from ratchet.tpu.machine.tiles import Work
 
 GRANULE_BYTES = 32
 """Unit of DMA sizes and of DMA sync-flag counts."""
@@ -141,17 +142,22 @@ class DmaEngine:
         """``flag`` will move by ``amount`` in ``cycles``: a unit beside the TensorCore moves it."""
         self.arrive(now + cycles, flag, amount, remote=False)
 
-    def offload(self, now: int, core: int, moved: int, flag: int, *, exchanged: bool = False) -> None:
+    def offload(
+        self, now: int, core: int, moved: int, flag: int, *, exchanged: bool = False, work: Work | None = None
+    ) -> None:
         """SparseCore ``core`` runs its next program, which moves so many bytes; then ``flag`` moves by 1.
 
-        ``exchanged``: with other chips, which are taken to begin at the same time.
+        ``exchanged``: with other chips, which are taken to begin at the same time. ``work``: of a kernel. Its bytes
+        come first in the queue of HBM, all at once.
         """
         sparse = self._chip.sparse_cores
         begin = max(now, self._sparse_free.get(core, 0))
         rates = sparse.start_s, sparse.bytes_per_s
         start_s, bytes_per_s = (sparse.exchange_start_s, sparse.exchange_bytes_per_s) if exchanged else rates
-        end = begin + ceil((start_s + moved / bytes_per_s) * self._chip.clock_hz)
+        end = begin + ceil((start_s + (work.seconds if work else 0) + moved / bytes_per_s) * self._chip.clock_hz)
         self._sparse_free[core] = end
+        if work:
+            self._hbm.carry(now, work.streamed_bytes)
         self.arrive(end, flag, 1, remote=exchanged)
 
     def carry(self, granules: int, *, writes: bool) -> None:

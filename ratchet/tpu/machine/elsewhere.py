@@ -37,13 +37,16 @@ class Part(NamedTuple):
     where: str
 
 
-def elsewhere(hlo: HloModule, chip: Chip, has_code: Callable[[str], bool]) -> list[Part]:
+def elsewhere(
+    hlo: HloModule, chip: Chip, has_code: Callable[[str], bool], has_tiles: Callable[[str], bool] = lambda _: False
+) -> list[Part]:
     """The operations of a program that no machine here runs, in order.
 
     Args:
         hlo: the optimised module.
         chip: whose SparseCores copy, and exchange where that was timed.
         has_code: whether the compiler wrote a listing for the instruction of a name.
+        has_tiles: likewise, one of the SparseCores' for what is handed to them.
     """
     fused = {name for op in hlo.ops.values() if op.opcode == "fusion" for name in op.called}
     names = [name for name in handed(hlo, hlo.ops.values()) if name in hlo.ops]
@@ -51,6 +54,8 @@ def elsewhere(hlo: HloModule, chip: Chip, has_code: Callable[[str], bool]) -> li
     timed = chip.sparse is not None and chip.sparse.exchange_bytes_per_s > 0
 
     def is_modelled(name: str) -> bool:
+        if is_kernel(hlo, name):
+            return chip.sparse is not None and has_tiles(name)
         return moves(hlo, name) or (timed and received(hlo, name) is not None)
 
     found = [Part(_work(hlo, name).name, _SPARSE_CORE) for name in names if not is_modelled(name)]
@@ -91,6 +96,12 @@ def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusa
 def moves(hlo: HloModule, name: str) -> bool:
     """Whether an operation only copies, with all that it calls."""
     return all(op.opcode in _MOVES for op in _inside(hlo, hlo.ops[name]))
+
+
+def is_kernel(hlo: HloModule, name: str) -> bool:
+    """Whether an operation is a kernel for the SparseCores, and nothing else."""
+    every = [op for op in _inside(hlo, hlo.ops[name]) if op.opcode not in _NO_WORK | {"async-start", "async-done"}]
+    return len(every) == 1 and every[0].is_of_sparse_cores
 
 
 def received(hlo: HloModule, name: str) -> int | None:

@@ -79,6 +79,10 @@ class HbmQueue:
         self.occupy(begin, turned + passing + held)
         return begin, done
 
+    def carry(self, now: float, size: int) -> None:
+        """Queues ``size`` bytes that another unit of the chip moves, at the bandwidth of all of it."""
+        self.occupy(max(now, self.free), size * self._cycles_alone)
+
     def occupy(self, begin: float, cycles: float) -> None:
         """Nothing else is served for ``cycles`` from ``begin`` on."""
         self.free = begin + cycles

@@ -80,7 +80,8 @@ class Machine(Arithmetic):
         """DMA queues and sync flags."""
         self.done: set[int] = set()
         """Sync flags that the program marked done."""
-        self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine, programs.addresses.sparse_core_flags)
+        flags = programs.addresses.sparse_core_flags
+        self.sparse = SparseCoreUnits(chip, programs.hlo, self.engine, flags, programs.sparse_work)
         """The SparseCores that the program hands work to."""
         self.calls: list[tuple[str, tuple[object, ...]]] = []
         """HLO instructions that are being executed, innermost last, with their arguments."""
@@ -112,6 +113,8 @@ class Machine(Arithmetic):
     def execute(self) -> Record:
         """Runs the program from its top level; returns what happened."""
         cycles = self._run_unit(self._unit(TOP), 0, ())
+        if self.sparse.kernels:
+            self.not_modelled.add(Unmodelled.STREAMS)
         if self.sparse.exchanges:
             self.not_modelled.add(Unmodelled.EXCHANGES)
         return Record(

@@ -21,8 +21,9 @@ from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.dump.image import constant_offsets
 from ratchet.tpu.dump.listing import Listing
 from ratchet.tpu.dump.outline import NULL, PARAMETERS, PASSED_ON, SPARSE_CORE_DONE, Allocation
-from ratchet.tpu.machine.elsewhere import elsewhere, refusal
+from ratchet.tpu.machine.elsewhere import elsewhere, is_kernel, refusal
 from ratchet.tpu.machine.memory import UNIT_BYTES, Buffers
+from ratchet.tpu.machine.tiles import Work, work
 from ratchet.tpu.machine.translate import Translated, translate
 from ratchet.values.status import Refusal, Status
 
@@ -172,7 +173,7 @@ def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants
             f"they count DMAs in other units. Modelled are {known}.",
         )
     dumps = Dumps(dump_dir, hlo, compiler)
-    if parts := elsewhere(hlo, chip, dumps.has_code):
+    if parts := elsewhere(hlo, chip, dumps.has_code, lambda name: dumps.tiles(name) is not None):
         raise refusal(hlo, parts, dumps.tokens)
     programs = Programs(dumps, hlo, compiler, chip)
     for name, offset in constant_offsets(dump_dir).items() if len(hlo.device_ids) > 1 else ():
@@ -193,12 +194,25 @@ class Programs:
         self.constants: dict[str, list[int]] = {}
         """Words of the compiler's own constants, by allocation of the top level."""
         self._units: dict[str, Unit] = {}
+        self._sparse: dict[str, list[Work] | None] = {}
         self.buffers = _buffers(hlo, chip.hbm_address_bytes)
         self.addresses = Addresses(self.buffers.first_free, chip.hbm_address_bytes)
 
     def resolve(self, name: str) -> str:
         """The listing that an HLO instruction runs; see :meth:`ratchet.tpu.dump.files.Dumps.resolve`."""
         return self._dumps.resolve(name)
+
+    def sparse_work(self, name: str) -> list[Work] | None:
+        """Of a kernel for the SparseCores: what each of them does. None for what is no such kernel.
+
+        Raises:
+            Refusal: as :func:`ratchet.tpu.machine.tiles.work`.
+        """
+        if name not in self._sparse:
+            section = self._dumps.tiles(name) if name in self.hlo.ops and is_kernel(self.hlo, name) else None
+            called = self._dumps.tokens.name(name)[:60]
+            self._sparse[name] = work(section, self.chip, called) if section else None
+        return self._sparse[name]
 
     def unit(self, name: str) -> Unit:
         """A listing with counts of its own, all zero.

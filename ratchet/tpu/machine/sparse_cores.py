@@ -10,7 +10,7 @@ descriptor is there. Which flags these are differs from compiler to compiler: se
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine.dma import DmaEngine, GeneralDma
 from ratchet.tpu.machine.elsewhere import handed, moves, received
+from ratchet.tpu.machine.tiles import Work
 from ratchet.tpu.machine.words import NotExecutable
 
 
@@ -34,6 +35,7 @@ class Flags(NamedTuple):
 
 KNOWN = {
     "v5p": (Flags(7043, 7163, 7162), Flags(7041, 2, 7042)),
+    "v6e": (Flags(7053, 7163, 7162), Flags(7051, 2, 7052)),
     "tpu7x": (Flags(7053, 7163, 7162), Flags(7051, 2, 7052)),
 }
 """By chip, as libtpu 0.0.42.1 and 0.0.50.1 write them. A program shows which it has: it resets all three first."""
@@ -59,8 +61,23 @@ class _Handing(NamedTuple):
 class SparseCoreUnits:
     """The SparseCores of one device during one run."""
 
-    def __init__(self, chip: Chip, hlo: HloModule, engine: DmaEngine, done_flags: Mapping[int, int]) -> None:
-        """``done_flags``: per SparseCore, the TensorCore's flag that says that a program is over."""
+    def __init__(
+        self,
+        chip: Chip,
+        hlo: HloModule,
+        engine: DmaEngine,
+        done_flags: Mapping[int, int],
+        work_of: Callable[[str], Sequence[Work] | None] = lambda _: None,
+    ) -> None:
+        """A run begins.
+
+        Args:
+            chip: whose they are.
+            hlo: the program.
+            engine: the TensorCore's, whose flags they move.
+            done_flags: per SparseCore, the TensorCore's flag that says that a program is over.
+            work_of: of a kernel, what each SparseCore does; None for other operations.
+        """
         self._chip = chip
         self._hlo = hlo
         self._engine = engine
@@ -72,6 +89,9 @@ class SparseCoreUnits:
         self.exchanges = False
         """Whether they exchanged anything with other chips."""
         self._done_flags = done_flags
+        self._work_of = work_of
+        self.kernels = False
+        """Whether they ran a kernel."""
         self._known: tuple[Flags, ...] = KNOWN.get(chip.name, ())
         """The sets of flags that the program may have, by those that it has named."""
 
@@ -109,7 +129,8 @@ class SparseCoreUnits:
         self._handing.cores.add(core)
         if self._handing.op not in self._hlo.ops:
             raise NotExecutable(f"a descriptor for {self._handing.op!r}, which is no operation of the program")
-        if not moves(self._hlo, self._handing.op) and received(self._hlo, self._handing.op) is None:
+        timed = moves(self._hlo, self._handing.op) or self._work_of(self._handing.op) is not None
+        if not timed and received(self._hlo, self._handing.op) is None:
             raise NotExecutable(f"a descriptor for {self._handing.op!r}, which does more than copy")
         queue.append(self._handing.op)
         done = self._engine.start(copy.now, copy.source, copy.target, copy.granules, _DUMMY)
@@ -130,6 +151,10 @@ class SparseCoreUnits:
         if not queue:
             raise NotExecutable(f"SparseCore {core} is started without a descriptor")
         op = queue.popleft()
+        if op and (work := self._work_of(op)) is not None:
+            self.kernels = True
+            self._engine.offload(now, core, 0, self._done_flags[core], work=work[core])
+            return
         exchanged = received(self._hlo, op) if op and not moves(self._hlo, op) else None
         moved = self._moved(op) if exchanged is None else exchanged
         self.exchanges |= exchanged is not None

@@ -100,7 +100,7 @@ def _texts(dumps: Path) -> dict[str, str]:
             text = _neutral(path.read_text())
             if "final-top-level-llo" in path.name:
                 text = "".join(line for line in text.splitlines(keepends=True) if "#allocation" in line[:20])
-            files[re.sub(r"^\d+-", "1-", path.name)] = text
+            files[re.sub(r"^\d+-|(?<=_)\d+(?=_bundles)", "1-" if path.name[0].isdigit() else "1", path.name)] = text
         path.unlink()
     return files
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.tpu.chips import TPU7X, V6E
+from ratchet.tpu.chips import TPU7X, V5E
 from ratchet.tpu.dump.files import load_hlo
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
@@ -108,8 +108,8 @@ def test_words_name_sparse_cores_of_this_chip_only() -> None:
 
 
 def test_a_chip_whose_sparse_cores_are_not_described_is_refused() -> None:
-    with pytest.raises(Refusal, match="not described for v6e"):
-        _ = V6E.sparse_cores
+    with pytest.raises(Refusal, match="not described for v5e"):
+        _ = V5E.sparse_cores
 
 
 CYCLES = {"libtpu-0.0.42.1": 124_774, "libtpu-0.0.50.1": 124_865}
