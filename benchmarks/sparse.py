@@ -1,16 +1,20 @@
 """Gathers on the SparseCores: modelled latencies beside published ones.
 
-    python -m benchmarks.sparse [--json FILE]
+    python -m benchmarks.sparse [--written] [--json FILE]
+
+``--written`` compiles programs with such work for each chip instead, and says what libtpu writes of it and what becomes
+of its latency.
 
 Each row of ``benchmarks/data/sparse`` is built as its source has it: a gather alone, or several in a chain that adds
 their results. Modelled is the whole program. Wall-clock rows carry one constant per source, fitted to its rows: what a
-launch costs, shared by the gathers of a chain. ``others`` predicts a chip by a rate of streams fitted without its rows.
+launch costs, shared by the gathers of a chain.
 """
 
 from __future__ import annotations
 
 import csv
 import statistics
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +28,7 @@ from jax.experimental.pallas import tpu_sc as plsc
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import Row, show_all
 from ratchet.tpu import library
+from ratchet.tpu.dump import tiles
 from ratchet.values.status import Refusal
 
 LANES = 128
@@ -49,7 +54,13 @@ class Timing(NamedTuple):
 
 
 def main() -> None:
-    options = command(__doc__).parse_args()
+    parser = command(__doc__)
+    parser.add_argument("--written", action="store_true", help="list what libtpu writes of programs of the SparseCores")
+    options = parser.parse_args()
+    if options.written:
+        rows = [written(chip, name) for chip in ("v5p", "v6e", "tpu7x") for name in KINDS]
+        show_all({"what is written": rows}, json_file=options.json)
+        return
     timings = read()
     modelled = {timing: latency(timing) for timing in dict.fromkeys(timings)}
     show_all(tables(modelled), json_file=options.json)
@@ -65,6 +76,85 @@ def read() -> list[Timing]:
             )
             for row in csv.DictReader(file)
         ]  # fmt: skip
+
+
+def written(chip: str, kind: str) -> Row:
+    """What libtpu writes of one program's work on SparseCores, and its modelled latency or why there is none."""
+    function, *shapes = KINDS[kind]
+    row: dict[str, Any] = {"chip": chip, "program": kind}
+    say(f"{chip} {kind}")
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder) / "compiled"
+        try:
+            arrays = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
+            compiled = library.compile(function, *arrays, chip=chip, folder=where)
+            files = [path for path in where.rglob("*_bundles.txt") if not path.name.startswith("sc-start")]
+            parts = [tiles.parse(path.read_text(), file=path.name, compiler=compiled.compiler) for path in files]
+            sections = [section for part in parts for section in part.values()]
+            opcodes = {one.opcode for section in sections for bundle in section.bundles for one in bundle}
+            row["programs"] = len(parts)
+            for name, title in ((tiles.SEQUENCER, "bundles of sequencers"), (tiles.TILES, "of tiles")):
+                row[title] = sum(len(part[name].bundles) for part in parts if name in part)
+            streams = sorted(name.removeprefix("stream.") for name in opcodes if name.startswith("stream."))
+            row["streams"] = " ".join(streams)
+            row["latency"] = f"{library.model(compiled).latency_ms:.4f} ms"
+        except Refusal as refusal:
+            row["latency"] = f"{refusal.status.name}: {refusal.message[:110]}"
+    return row
+
+
+def _tiled(body: Callable[..., None], scratch: Any = ()) -> Callable[[jax.Array], jax.Array]:
+    """A kernel of all vector subcores of 1024 rows, 32 for each of two cores' tiles."""
+
+    def function(x: jax.Array) -> jax.Array:
+        mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore", num_cores=2, num_subcores=16)
+        return pl.kernel(body, out_type=x, mesh=mesh, scratch_types=[pltpu.VMEM((32, 128), x.dtype), *scratch])(x)
+
+    return function
+
+
+def _own() -> Any:
+    return pl.ds((jax.lax.axis_index("core") * 16 + jax.lax.axis_index("subcore")) * 32, 32)
+
+
+def _copied(x: Any, o: Any, block: Any) -> None:
+    pltpu.sync_copy(x.at[_own()], block)
+    pltpu.sync_copy(block, o.at[_own()])
+
+
+def _computed(x: Any, o: Any, block: Any) -> None:
+    pltpu.sync_copy(x.at[_own()], block)
+
+    @pl.loop(0, 4000)
+    def _(_turn: Any) -> None:
+        block[0, pl.ds(0, 16)] = block[0, pl.ds(0, 16)] * 1.5 + 1.0
+
+    pltpu.sync_copy(block, o.at[_own()])
+
+
+def _steered(x: Any, o: Any, block: Any) -> None:
+    pltpu.sync_copy(x.at[_own()], block)
+
+    @pl.when(jnp.max(block[0, pl.ds(0, 8)]) > 0)
+    def _() -> None:
+        pltpu.sync_copy(block, o.at[_own()])
+
+
+def _of_scalars(x: jax.Array) -> jax.Array:
+    def body(x: Any, o: Any) -> None:
+        rows = pl.ds(jax.lax.axis_index("core") * 512, 512)
+        pltpu.sync_copy(x.at[rows], o.at[rows])
+
+    return pl.kernel(body, out_type=x, mesh=plsc.ScalarSubcoreMesh(axis_name="core", num_cores=2))(x)
+
+
+def _doubled(x: jax.Array) -> jax.Array:
+    def body(x: Any, o: Any) -> None:
+        o[...] = x[...] * 2
+
+    block = pl.BlockSpec((None, 4096, x.shape[2]), lambda i, j: (i, j, 0))
+    grid = (x.shape[0], x.shape[1] // 4096)
+    return pl.pallas_call(body, grid=grid, in_specs=[block], out_specs=block, out_shape=x)(x)
 
 
 def program(timing: Timing) -> Callable[[jax.Array, jax.Array], jax.Array]:
@@ -101,6 +191,27 @@ def program(timing: Timing) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return total
 
     return chain if timing.inner else gathered
+
+
+_F32, _BF16, _S32 = jnp.float32, jnp.bfloat16, jnp.int32
+_TABLE, _INDICES, _ROWS = ((65536, 128), _F32), ((32768,), _S32), ((1024, 128), _F32)
+_GATHER = Timing("", "", 65536, 128, 32768, 128, "both", 0, 1.0, "")
+KINDS: dict[str, Any] = {
+    "Pallas gather": (program(_GATHER), _TABLE, _INDICES),
+    "Pallas gather beside a TensorCore kernel": (
+        lambda x, i, y: (program(_GATHER)(x, i), _doubled(y)), _TABLE, _INDICES, ((4, 8192, 128), _F32)
+    ),
+    "Pallas copy": (_tiled(_copied), _ROWS),
+    "Pallas arithmetic": (_tiled(_computed), _ROWS),
+    "Pallas, steered by values": (_tiled(_steered), _ROWS),
+    "Pallas scalar subcores": (_of_scalars, _ROWS),
+    "XLA gather": (lambda x, i: jnp.take(x, i, axis=0), ((1000000, 128), _F32), ((65536,), _S32)),
+    "XLA scatter": (
+        lambda x, i, u: x.at[i].add(u), ((200000, 128), _F32), ((65536,), _S32), ((65536, 128), _F32)
+    ),
+    "XLA sort": (jnp.sort, ((262144,), _F32)),
+    "XLA transpose of a kernel's result": (lambda x: jnp.swapaxes(_doubled(x), 0, 1), ((8, 16384, 128), _BF16)),
+}  # fmt: skip
 
 
 def latency(timing: Timing) -> float | Refusal:
