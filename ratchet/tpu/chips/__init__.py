@@ -92,11 +92,11 @@ class SparseCores:
     delay_slots: int = 2
     """Bundles of a tile behind a branch that always execute, where the listing does not say."""
     granules_per_s: float = 1.38e9
-    """What the engine of one tile moves, in and out together [fit]."""
+    """What the engine of one tile moves, in and out together [chosen on published gathers]."""
     stream_latency_s: float = 0.5e-6
-    """From the last granule of a stream until its flag has moved [fit]."""
+    """From the last granule of a stream until its flag has moved [likewise]."""
     stream_hbm_share: float = 0.73
-    """Of the bandwidth of HBM, what the streams of all tiles reach, in rows of 512 bytes [fit]."""
+    """Of the bandwidth of HBM, what the streams of all tiles reach, in rows of 512 bytes [likewise]."""
 
     bytes_per_s: float
     """What all together copy into another layout, bytes read plus bytes written."""
