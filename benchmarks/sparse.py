@@ -207,7 +207,7 @@ KINDS: dict[str, Any] = {
     "Pallas scalar subcores": (_of_scalars, _ROWS),
     "XLA gather": (lambda x, i: jnp.take(x, i, axis=0), ((1000000, 128), _F32), ((65536,), _S32)),
     "XLA scatter": (
-        lambda x, i, u: x.at[i].add(u), ((200000, 128), _F32), ((65536,), _S32), ((65536, 128), _F32)
+        lambda x, i, u: x.at[i].add(u), ((200000, 128), _F32), ((4096,), _S32), ((4096, 128), _F32)
     ),
     "XLA sort": (jnp.sort, ((262144,), _F32)),
     "XLA transpose of a kernel's result": (lambda x: jnp.swapaxes(_doubled(x), 0, 1), ((8, 16384, 128), _BF16)),
