@@ -209,7 +209,7 @@ KINDS: dict[str, Any] = {
     "XLA scatter": (
         lambda x, i, u: x.at[i].add(u), ((200000, 128), _F32), ((4096,), _S32), ((4096, 128), _F32)
     ),
-    "XLA sort": (jnp.sort, ((262144,), _F32)),
+    "XLA sort": (jnp.sort, ((32768,), _F32)),
     "XLA transpose of a kernel's result": (lambda x: jnp.swapaxes(_doubled(x), 0, 1), ((8, 16384, 128), _BF16)),
 }  # fmt: skip
 
