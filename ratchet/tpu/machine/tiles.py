@@ -28,6 +28,8 @@ _WORD_BYTES = 4
 _ENTRY = "execute0_lowered"
 _CODE = frozenset({"simem", "timem"})
 """Memories of instructions: what the sequencer copies there is the program."""
+_FEW = frozenset(f"${n:#x}" for n in range(1, 17))
+"""Granules that it may read for itself: addresses of the results, where there are several."""
 
 Refuse = Callable[[str], Refusal]
 
@@ -229,5 +231,6 @@ def _check_sequencer(section: Section, refuse: Refuse) -> None:
     for bundle in section.bundles:
         for one in bundle:
             spaces = {match[1] for text in (*one.targets, *one.operands) for match in MEMORY.finditer(text)}
-            if one.opcode.startswith(("stream.", "dma.")) and not spaces & _CODE:
+            fetches = one.opcode == "dma.local" and "smem" in spaces and one.operands[-1] in _FEW
+            if one.opcode.startswith(("stream.", "dma.")) and not spaces & _CODE and not fetches:
                 raise refuse(f"its sequencer copies ({one.opcode})")

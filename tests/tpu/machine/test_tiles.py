@@ -110,6 +110,9 @@ def test_what_nobody_timed_is_refused(bundles: list[str], message: str, monkeypa
 def test_work_of_the_sequencer_is_refused() -> None:
     with refused(Status.NOT_MODELLED, "its sequencer copies"):
         done(READ, WAIT, sequencer=["[hbm:s1], [sflag:s2] = dma.local [hbm:s3], $0x10"])
+    done(READ, WAIT, sequencer=["[smem:s1], [sflag:s2] = dma.local [hbm:s3], $0x10"])
+    with refused(Status.NOT_MODELLED, "its sequencer copies"):
+        done(READ, WAIT, sequencer=["[smem:s1], [sflag:s2] = dma.local [hbm:s3], $0x40"])
     with refused(Status.NOT_MODELLED, "no program for the tiles"):
         work(parse(text().partition("tec\n")[0], file="f", compiler="c"), V6E, "k")
 
