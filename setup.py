@@ -1,5 +1,6 @@
 """Builds the wheel: what a clone has beside the package goes into ``pallas_ratchet/``."""
 
+import tempfile
 from pathlib import Path
 
 from setuptools import setup
@@ -29,4 +30,5 @@ class WithFiles(build_py):
                 self.copy_file(str(file), str(target))
 
 
-setup(cmdclass={"build_py": WithFiles})
+with tempfile.TemporaryDirectory(prefix="ratchet-build-") as folder:  # what an earlier build left is in no wheel
+    setup(cmdclass={"build_py": WithFiles}, options={"build": {"build_base": folder}})

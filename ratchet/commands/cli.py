@@ -13,6 +13,7 @@ from typing import Any
 from ratchet.commands import environments
 from ratchet.commands import options as options_of
 from ratchet.exam.judge.steps import machine_trouble
+from ratchet.loop import log
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
@@ -71,6 +72,10 @@ def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output:
         return _refused(Status.INTERNAL, Status.INTERNAL.meaning, as_json)
 
 
+_AS_IT_IS = ("rebuild", "mcp", "worker", "node")
+"""Commands that write the ledger anew themselves, or where standard error is another program's."""
+
+
 def call(command: Callable[..., int], options: argparse.Namespace, judge: JudgeFunction) -> int:
     """A command's exit code: its function gets what its keywords name."""
     known: dict[str, Callable[[], Any]] = {
@@ -81,6 +86,12 @@ def call(command: Callable[..., int], options: argparse.Namespace, judge: JudgeF
         "say": lambda: _say,
     }
     names = signature(command).parameters
+    if (
+        {"root", "kernel", "only"} & set(names)
+        and options.name not in _AS_IT_IS
+        and (said := log.put_back_alone(_root()))
+    ):
+        _say(said)
     keywords = {name: known[name]() for name in names if name in known}
     return command(options, **keywords) if "options" in names else command(**keywords)
 

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from ratchet.commands.options import count_option, json_option, kernel_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.judge.seal import seal
-from ratchet.loop import journal, log, recorded
+from ratchet.loop import journal, log, placed, recorded
 from ratchet.loop.difference import difference
 from ratchet.loop.frozen import frozen
 from ratchet.loop.history import History
-from ratchet.loop.ledger import NAME
+from ratchet.loop.ledger import MERGED, NAME
 from ratchet.loop.series import PROOFS
 from ratchet.loop.workspace import under_way
 from ratchet.process import paths
@@ -106,11 +106,14 @@ def status_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> 
     def state() -> State:
         head, rows = history.checks.head(), log.rows(root)
         known = {kernel.relative_to(root).as_posix()} if kernel.is_relative_to(root) else set()
-        files = [path for path in {*known, *(row.kernel for row in rows)} if _is_file(root, path)]
+        kernels = {*known, *(row.kernel for row in rows if row.decision != MERGED)}
+        candidate = placed.candidate(history)
+        files = [path for path in kernels - {candidate} if _is_file(root, path)]
         return State(
             branch=head.branch,
             commit=head.commit,
             edited=tuple(history.checks.unlike_head(files)),
+            candidate=candidate,
             running=under_way(history),
             unfinished=journal.unfinished(history) or "",
             rows=rows,

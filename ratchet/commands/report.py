@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from ratchet.commands.options import json_option, kernel_argument, kernel_option
 from ratchet.loop.history import History
-from ratchet.loop.ledger import NAME, writing
+from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import under_way
 from ratchet.process import paths
 from ratchet.process.boot import home
@@ -52,7 +52,7 @@ def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     if options.json:
         print(dumps(document(overview)))
     if options.output is not None or not options.json:
-        write(options.output or Path(DEFAULT), page(overview).encode(), root=root, say=say)
+        write(options.output or Path(DEFAULT), page(overview).encode(), say=say)
     return Status.PASS.exit_code
 
 
@@ -84,32 +84,36 @@ def _gallery(root: Path, folder: Path, say: Say) -> int:
 
     known = kernels(root)
     files, stories = file_names(known), []
-    paths.make_folder(folder)
+    try:
+        paths.make_folder(folder)
+    except OSError as error:
+        raise Refusal(Status.USAGE, f"--gallery: {folder} cannot be a folder: {error.strerror}") from None
     for kernel, file in zip(known, files, strict=True):
         overview: Story = story(material(root, kernel))
-        with writing(file):
-            paths.write(folder / file, page(overview, index=_INDEX).encode())
+        write(folder / file, page(overview, index=_INDEX).encode(), say=lambda _: None)
         stories.append(overview)
-    write(folder / _INDEX, index_page(stories, files).encode(), root=root, say=say)
+    write(folder / _INDEX, index_page(stories, files).encode(), say=say)
     return Status.PASS.exit_code
 
 
-def write(path: Path, data: bytes, *, root: Path, say: Say) -> None:
-    """Write a file and say where; also that it would be in the way of the next experiment, where it is.
+def write(path: Path, data: bytes, *, say: Say) -> None:
+    """Write a file and say where.
 
     Raises:
-        Refusal: USAGE where there is no such folder, or it is a folder; NO_SPACE or LEDGER_UNWRITABLE.
+        Refusal: USAGE for a place where no file can be; NO_SPACE.
     """
-    place, name = paths.of(path)
-    if (there := place.is_folder(name)) or not place.exists(PurePath(name).parent):
-        what = "is a folder, wanted a file" if there else f"cannot be written: there is no {path.parent}"
-        raise Refusal(Status.USAGE, f"-o: {path} {what}")
-    with writing(str(path)):
+    try:
+        place, name = paths.of(path)
+        if place.is_folder(name):
+            raise Refusal(Status.USAGE, f"-o: {path} is a folder, wanted a file")
+        if not place.is_folder(PurePath(name).parent):
+            raise Refusal(Status.USAGE, f"-o: {path} cannot be written: there is no folder {path.parent}")
         paths.write_named(path, data)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Refusal(Status.USAGE, f"-o: {path} cannot be written: {error.strerror}; name another place") from None
     say(f"wrote {path} ({len(data) / 1e6:.1f} MB)")
-    new = _inside(root, path)
-    if any(one.code == "??" and one.path == new for one in History(root).checks.differences()):
-        say(f"git does not ignore {new}, and the next experiment would be refused because of it: add it to .gitignore")
 
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
@@ -195,5 +199,5 @@ def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
         raise Refusal(Status.NOT_FOUND, f"there is nothing to plot as {options.what} of {kernel}: {plot.missing}")
     kind = f", {words.kind(overview.main)}" if overview.main and options.what != "fidelity" else ""
     data = drawn(spec, title=f"{kernel}: {plot.title}{kind}", suffix=options.output.suffix)
-    write(options.output, data, root=root, say=say)
+    write(options.output, data, say=say)
     return Status.PASS.exit_code

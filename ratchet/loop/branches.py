@@ -107,7 +107,7 @@ def _is_on(path: Path, branch: str) -> bool:
         return False
 
 
-_HEADS = "refs/heads/"
+_REMOTES = "refs/remotes/"
 REVIEW = "review/"
 """Before a line's name: the branch that ``finalize`` makes."""
 
@@ -133,8 +133,8 @@ def finalize(root: Path, *, branch: str = "", base: str = "", name: str = "") ->
     Args:
         root: Top folder of the repository.
         branch: The line; default: HEAD's.
-        base: Where to begin; default: where the line parted from HEAD's, or HEAD's from its upstream, or before its
-            first kept experiment.
+        base: Where to begin; default: where the line parted from HEAD's, or HEAD's from its upstream or, without one,
+            last from a branch of a remote; without remotes before its first kept experiment.
         name: The new branch; default: ``review/`` and the line's name. One that is there already is only moved on.
 
     Raises:
@@ -184,9 +184,25 @@ def _base(history: History, line: str, given: str, head: Head, tip: str) -> str:
                 Status.NOT_FOUND, f"{given!r:.80} is no commit that the line comes from: name one with --base"
             )
         return base
-    other = refs.resolve(f"{line}@{{upstream}}") if tip == head.commit else head.commit
-    common = history.remotes.common(other, tip) if other else None
-    return "" if common in (None, tip) else common
+    if tip != head.commit:
+        common = history.remotes.common(head.commit, tip)
+        return "" if common in (None, tip) else str(common)
+    upstream = _upstream(history, line, tip)
+    if upstream == tip:
+        todo = "--base COMMIT says where to begin instead"
+        raise Refusal(Status.NO_CHANGE, f"nothing was kept on {line} since its upstream, {tip[:10]}: {todo}")
+    return upstream
+
+
+def _upstream(history: History, line: str, tip: str) -> str:
+    """Where a line parted from its upstream, or else last from any branch of a remote; ``""`` where there is none."""
+    named = history.refs.resolve(f"{line}@{{upstream}}")
+    others = [named] if named else history.refs.under(_REMOTES).values()
+    found = ""
+    for common in filter(None, (history.remotes.common(other, tip) for other in dict.fromkeys(others))):
+        if not found or history.refs.is_ancestor(found, common):
+            found = common
+    return found
 
 
 def _files(history: History, commit: str, kept: dict[str, Row]) -> dict[str, Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from ratchet.loop.objects import contents
 from ratchet.loop.plumbing import Git
@@ -21,7 +22,10 @@ _UNDER_WAY = {
     "BISECT_LOG": "bisect",
 }
 _CONFLICTS = {"DD", "AU", "UD", "UA", "DU", "AA", "UU"}
-_LISTED = 20
+_LISTED = 5
+_STEERS, _TABLE = ".gitattributes", "pyproject.toml"
+"""Files that a verdict or a commit depends on while git does not track them yet: how git stores files, and what is
+judged. Whatever else is untracked is in no jail and in no commit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,11 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.code} {self.path!r}" if "\n" in self.path else f"{self.code} {self.path}"
+
+    @property
+    def matters(self) -> bool:
+        """Whether a verdict can depend on it: all that git tracks, and of the rest what steers git or the judge."""
+        return self.code != "??" or PurePosixPath(self.path).name == _STEERS or self.path == _TABLE
 
 
 class Checks:
@@ -120,8 +129,8 @@ class Checks:
 
     def clean(self, *, allowed: Iterable[str], sealed: Iterable[str] = ()) -> None:
         """Raises:
-        Refusal: DIRTY with the list of paths, other than ``allowed``, that differ from HEAD; SEAL_BROKEN if one
-            of them belongs to the judge; OPERATION_UNDER_WAY if an allowed path has an unresolved conflict.
+        Refusal: DIRTY with the list of paths, other than ``allowed``, that differ from HEAD and matter; SEAL_BROKEN
+            if one of them belongs to the judge; OPERATION_UNDER_WAY if an allowed path has an unresolved conflict.
         """
         allowed, sealed = set(allowed), set(sealed)
         differences = self.differences()
@@ -135,10 +144,11 @@ class Checks:
                 f"the judge differs from HEAD: {', '.join(touched)}; `git checkout HEAD -- FILE`, or commit the change"
             )
             raise Refusal(Status.SEAL_BROKEN, message)
-        if others:
+        if others := [difference for difference in others if difference.matters]:
             shown = ", ".join(map(str, others[:_LISTED]))
             more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-            message = f"files other than the kernel differ from HEAD: {shown}{more}; commit, ignore or remove them"
+            todo = "commit them, or `git checkout HEAD -- FILE`"
+            message = f"files other than the kernel differ from HEAD: {shown}{more}; {todo}"
             raise Refusal(Status.DIRTY, message)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -93,6 +94,53 @@ def load(history: History, head: Head) -> tuple[Row, ...]:
             Status.LEDGER_BROKEN, f"{ledger.NAME}: the row {name}, the last written on this branch, {what}; {REPAIR}"
         )
     return known
+
+
+def put_back(history: History, head: Head) -> str:
+    """Puts rows back that a stash, a checkout or a reset took from the ledger; what to say of it, or ``""``.
+
+    They are taken back where the file is the beginning of what git holds of this branch. Anything else in it was
+    edited, and stays as it is: ``load`` refuses it. The caller holds the lock.
+
+    Raises:
+        Refusal: LEDGER_BROKEN if HEAD's own ledger is; LEDGER_UNWRITABLE, NO_SPACE.
+    """
+    here = ledger.load_bytes(history.root / ledger.NAME) or b""
+    if not _lacks_rows(history, head):
+        return ""
+    committed = _committed(history, head) or f"{ledger.HEADER}\n".encode()
+    ledger.parse(committed)
+    lines = ledger.lines_of(committed)
+    further, left_out = following(lines, history.refs.tip(head.branch), history.refs.texts(ROWS).values())
+    whole = "".join(f"{line}\n" for line in lines + further).encode()
+    if left_out or not whole.startswith(here) or (here and not here.endswith(b"\n")):
+        return ""
+    count = len(ledger.parse(whole)) - max(here.count(b"\n") - 1, 0)
+    history.files.write(ledger.NAME, whole)
+    said = f"{ledger.NAME} had lost {count} row{'s' * (count != 1)}, as to a stash, checkout or reset: back from git"
+    pop = f"; before a `git stash pop`: `git checkout {ledger.NAME}`" if history.refs.resolve("refs/stash") else ""
+    return said + pop
+
+
+def put_back_alone(root: Path) -> str:
+    """``put_back`` for who is about to read, where no run holds the lock or was cut off.
+
+    Whatever keeps it from that is no failure: who reads says what is wrong.
+    """
+    with contextlib.suppress(Refusal):
+        history = History(root)
+        head = history.checks.head()
+        if _lacks_rows(history, head) and not (journal.unfinished(history) or joined.unfinished(history)):
+            with locked(history, message="put rows back", wait_s=0, progress=lambda _: None):
+                return put_back(history, head)
+    return ""
+
+
+def _lacks_rows(history: History, head: Head) -> bool:
+    """Whether the ledger has not the last row that was written on this branch, or not all that HEAD's has."""
+    tip, committed = history.refs.tip(head.branch), _committed(history, head)
+    here = ledger.load_bytes(history.root / ledger.NAME) or b""
+    return (tip is not None and f"{tip}\n".encode() not in here) or not here.startswith(committed or b"")
 
 
 def last_id(known: tuple[Row, ...]) -> str:

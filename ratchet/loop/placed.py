@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ratchet.loop import journal, state
+from ratchet.loop import journal, log, state
 from ratchet.loop.history import History
 from ratchet.loop.state import PLACED
 from ratchet.loop.subject import Subject
@@ -44,6 +44,19 @@ def placed(subject: Subject, text: bytes | None) -> Iterator[None]:
             _take_back(history)
 
 
+def candidate(history: History) -> str:
+    """The kernel file that holds a candidate of a run, not of the user's; ``""`` where none does. Takes no lock."""
+    record = state.known(history.git, PLACED)
+    if record is None:
+        return ""
+    kernel = str(record["kernel"])
+    with contextlib.suppress(Refusal):
+        entry = history.files.entry(kernel, None)
+        if entry is not None and entry.blob == record["blob"]:
+            return kernel
+    return ""
+
+
 def recover(history: History) -> tuple[str, ...]:
     """Takes back what a killed run had placed; says so. The caller holds the lock, and has finished the journal."""
     refused = state.refused(history.git, PLACED)
@@ -63,9 +76,10 @@ def begun(
     with Interrupts().installed() as interrupts, contextlib.ExitStack() as stack:
         history = History(root)
         stack.enter_context(locked(history, message=message, wait_s=wait_s, progress=progress))
-        history.checks.ready()
+        head = history.checks.ready()
         with interrupts.held():
-            finished = (*journal.recover(history), *recover(history))
+            back = log.put_back(history, head)
+            finished = (*filter(None, [back]), *journal.recover(history), *recover(history))
         interrupts.check()
         for line in finished:
             progress(line)

@@ -15,6 +15,7 @@ from ratchet.exam.problem import problem as problems
 from ratchet.exam.problem.problem import Problem
 from ratchet.loop import log, recorded
 from ratchet.loop.history import History
+from ratchet.loop.ledger import MERGED
 from ratchet.loop.workspace import under_way
 from ratchet.process import paths
 from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
@@ -42,7 +43,7 @@ def kernels(root: Path) -> tuple[str, ...]:
     Raises:
         Refusal: LEDGER_BROKEN.
     """
-    return tuple(dict.fromkeys(row.kernel for row in log.rows(root)))
+    return tuple(dict.fromkeys(row.kernel for row in log.rows(root) if row.decision != MERGED))
 
 
 def material(root: Path, kernel: str) -> Material:
@@ -54,7 +55,7 @@ def material(root: Path, kernel: str) -> Material:
     history = History(root)
     every = log.rows(root)
     rows = tuple(row for row in every if row.kernel == kernel)
-    counts = Counter(row.kernel for row in every if row.kernel != kernel)
+    counts = Counter(row.kernel for row in every if row.kernel != kernel and row.decision != MERGED)
     origins = log.origins_of(history, every)
     commit, blob = _head(history, kernel)
     return Material(

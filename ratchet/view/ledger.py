@@ -19,6 +19,7 @@ from rich.text import Text
 
 from ratchet.loop.decide import conditions_of
 from ratchet.loop.frozen import current
+from ratchet.loop.ledger import MERGED
 from ratchet.loop.rows import repeats
 from ratchet.loop.series import Proof, series_of
 from ratchet.values import Conditions, Fidelity, Row
@@ -108,10 +109,13 @@ def entries(rows: Sequence[Row]) -> tuple[Entry, ...]:
 
 
 def by_evaluator(made: Iterable[Entry]) -> Mapping[tuple[str, str], list[Entry]]:
-    """Entries by kernel file and evaluator, whose latencies are never compared; without those that only repeat."""
+    """Entries by kernel file and evaluator, whose latencies are never compared.
+
+    Left out are those that only repeat, and merges, which are of no kernel.
+    """
     found: dict[tuple[str, str], list[Entry]] = {}
     for entry in made:
-        if not entry.repeats:
+        if not entry.repeats and entry.row.decision != MERGED:
             found.setdefault((entry.row.kernel, entry.row.evaluator), []).append(entry)
     return found
 

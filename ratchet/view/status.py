@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class State:
     unfinished: str
     """The id of an experiment that was cut off; ``""`` where none was."""
     rows: tuple[Row, ...]
+    candidate: str = ""
+    """The kernel file that holds what a run or a search tries, not an edit of the user's; ``""`` where none does."""
 
 
 def status_text(state: State, *, width: int | None = None) -> str:
@@ -68,6 +71,7 @@ def status_document(state: State) -> dict[str, Any]:
         "branch": state.branch,
         "commit": state.commit,
         "edited": list(state.edited),
+        "candidate": state.candidate or None,
         "running": state.running or None,
         "unfinished": state.unfinished or None,
         "problems": [
@@ -86,9 +90,12 @@ def _pairs(state: State) -> Iterator[tuple[str, str]]:
         yield "running", f"an experiment: {state.running}"
     if state.unfinished:
         yield "cut off", f"experiment {state.unfinished}: the next run finishes it"
+    if state.candidate:
+        whose = "it is not your edit, and HEAD's comes back" if state.running else "the next run brings HEAD's back"
+        yield "candidate", f"{state.candidate} holds what {'the' if state.running else 'a'} run tries: {whose}"
     if state.edited:
-        yield "edited", f'{", ".join(state.edited)}: `{home.PROGRAM} "message"` judges it'
-    else:
+        yield "edited", f"{', '.join(state.edited)}: `{_judges(state.edited[0])}` judges it"
+    elif not state.candidate:
         yield "edited", "nothing: every kernel file is as HEAD has it"
     for one in current(state.rows):
         yield "problem", one.said.replace("problem ", "", 1)
@@ -97,6 +104,12 @@ def _pairs(state: State) -> Iterator[tuple[str, str]]:
         yield "last", f"{last.id} {last.kernel} {last.status} {last.decision}: {last.note}"
     else:
         yield "last", f'no experiment yet: `{home.PROGRAM} "baseline"` judges {_kernel(state)} as it is'
+
+
+def _judges(kernel: str) -> str:
+    """The command that judges an edit of a kernel file."""
+    named = "" if kernel == home.KERNEL else f" --kernel {shlex.quote(kernel)}"
+    return f'{home.PROGRAM}{named} "message"'
 
 
 def _kernel(state: State) -> str:

@@ -104,10 +104,16 @@ def test_finalize_in_a_clone_begins_at_the_upstream(begun: Stage, tmp_path: Path
     begun.git("fetch", "-q", "upstream")
     begun.git("branch", "-q", "--set-upstream-to=upstream/main")
     base = begun.head()
-    assert finalize(begun.root, name="all").base != base, "nothing is new here, so the whole line is taken"
+    with pytest.raises(Refusal, match="nothing was kept on main since its upstream") as caught:
+        finalize(begun.root)
+    assert caught.value.status is Status.NO_CHANGE
     tried(begun, 1200.0)
     done = finalize(begun.root)
     assert (done.base, len(done.commits)) == (base, 1)
+    begun.git("switch", "-q", "-c", "without-upstream")
+    begun.git("branch", "-q", "-D", "review/main")
+    done = finalize(begun.root)
+    assert (done.base, len(done.commits)) == (base, 1), "the nearest branch of a remote, where there is no upstream"
 
 
 def test_finalize_of_a_line_begins_where_it_parted(begun: Stage) -> None:

@@ -83,9 +83,20 @@ def test_a_mark_that_no_run_left_is_set_aside(judged: Stage, text: str) -> None:
 
 def test_candidates_may_be_beside_the_kernel(judged: Stage) -> None:
     (judged.root / "a.py").write_text(kernel_text(1500.0))
+    judged.git("add", "a.py")
     with pytest.raises(Refusal, match=r"a\.py"):
         judged.run(idea=idea(1500.0))
     assert judged.run(idea=idea(1500.0, beside=("a.py",))).decision == "kept"
+
+
+def test_a_candidate_of_a_run_is_told_from_an_edit(judged: Stage) -> None:
+    seen: list[str] = []
+    judged.during = lambda: seen.append(placed.candidate(History(judged.root)))
+    judged.run(idea=idea(1500.0))
+    assert (seen, placed.candidate(History(judged.root))) == (["kernel.py"], "")
+    judged.during = lambda: (judged.write(kernel_text(7.0)), seen.append(placed.candidate(History(judged.root))))
+    judged.run(idea=idea(1600.0))
+    assert seen[1:] == [""], "somebody edited it meanwhile"
 
 
 def test_what_head_has_is_read_after_an_earlier_run_was_finished(judged: Stage) -> None:

@@ -10,7 +10,7 @@ from ratchet.values.status import Refusal, Status
 from tests.loop.stage import NO_FILES, Stage, kernel_text
 
 
-def refused(stage: Stage, status: Status, *expected: str, message: str = "an idea", **options: object) -> None:
+def refused(stage: Stage, status: Status, *expected: str, message: str = "an idea", **options: object) -> str:
     before = snapshot(stage)
     with pytest.raises(Refusal) as refusal:
         stage.run(message, **options)
@@ -19,6 +19,7 @@ def refused(stage: Stage, status: Status, *expected: str, message: str = "an ide
         assert words in refusal.value.message
     assert stage.judged == []
     assert snapshot(stage) == before
+    return refusal.value.message
 
 
 def snapshot(stage: Stage) -> object:
@@ -131,21 +132,42 @@ def test_dirty_lists_every_other_path(stage: Stage) -> None:
     (stage.root / "other.txt").write_text("changed\n")
     (stage.root / "new file.txt").write_text("untracked\n")
     (stage.root / "staged é.txt").write_text("staged\n")
-    (stage.root / "folder").mkdir()
-    (stage.root / "folder" / "deep.txt").write_text("untracked\n")
     stage.git("add", "staged é.txt")
     stage.git("rm", "-q", "--cached", ".gitignore")
-    listed = (" M other.txt, ", "?? new file.txt", "A  staged é.txt", "?? folder/deep.txt", "D  .gitignore")
-    refused(stage, Status.DIRTY, *listed)
+    said = refused(stage, Status.DIRTY, " M other.txt, ", "A  staged é.txt", "D  .gitignore")
+    assert "new file.txt" not in said, "no verdict can follow from it"
+
+
+def test_what_git_does_not_track_is_in_nobodys_way(stage: Stage) -> None:
+    """The output of the run itself, notes, and a tree full of kernels that were not judged yet."""
+    (stage.root / "folder").mkdir()
+    for name in ("log", "folder/deep.txt", *(f"new kernel {number}.py" for number in range(150))):
+        (stage.root / name).write_text("untracked\n")
+    stage.run("baseline")
+    stage.write(kernel_text(2000.0))
+    assert stage.run("better").decision == "kept"
+    assert stage.git("ls-tree", "--name-only", "HEAD").split("\n") == [
+        ".gitignore", "kernel.py", "other.txt", "results.tsv"
+    ]  # fmt: skip
+    assert (stage.root / "folder" / "deep.txt").read_text() == "untracked\n"
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".gitattributes", "folder/.gitattributes"])
+def test_what_steers_git_or_the_judge_is_refused_though_untracked(stage: Stage, name: str) -> None:
+    stage.write(kernel_text(2000.0))
+    (stage.root / name).parent.mkdir(exist_ok=True)
+    (stage.root / name).write_text("\n")
+    refused(stage, Status.DIRTY, f"?? {name}; commit them")
 
 
 def test_a_long_list_is_cut(stage: Stage) -> None:
     for number in range(300):
         (stage.root / f"mine {number:03d}.txt").touch()
+    stage.git("add", ".")
     with pytest.raises(Refusal) as refusal:
         stage.run()
-    assert "?? mine 019.txt and 280 more; commit, ignore" in refusal.value.message
-    assert "mine 020" not in refusal.value.message
+    assert "A  mine 004.txt and 295 more; commit" in refusal.value.message
+    assert "mine 005" not in refusal.value.message
 
 
 def test_a_renamed_file_is_dirty(stage: Stage) -> None:

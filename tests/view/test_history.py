@@ -173,6 +173,19 @@ def test_status_has_a_line_for_each_kernel() -> None:
     assert line.split() == "kernel.py v5e-model 7.000 ms modelled 61.2 % 2.50x (-60.0 %) 4 1 1".split()
 
 
+def test_a_merge_is_of_no_kernel_and_a_candidate_is_no_edit() -> None:
+    merge = row(id="g7", kernel="results.tsv", status="NO_CHANGE", decision="merged", note="merge: 2 rows")
+    text = status_text(state(*ROWS, merge, candidate="a b.py", running="an idea"))
+    assert "  results.tsv" not in text
+    assert "candidate   a b.py holds what the run tries: it is not your edit, and HEAD's comes back" in text
+    assert "edited" not in text
+    assert len(status_document(state(*ROWS, merge))["series"]) == 1
+    left = status_text(state(*ROWS, candidate="a b.py"))
+    assert "candidate   a b.py holds what a run tries: the next run brings HEAD's back" in left
+    mine = status_text(state(*ROWS, edited=("a b.py",)))
+    assert "edited      a b.py: `./ratchet.sh --kernel 'a b.py' \"message\"` judges it" in mine
+
+
 def test_json_has_numbers_and_nulls() -> None:
     first, failed, kept, *_ = map(entry_document, entries(ROWS))
     assert (kept["median_ms"], kept["times_faster"], kept["against"]) == (0.8, 1.25, "a1")
