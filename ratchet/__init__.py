@@ -24,6 +24,7 @@ as a DataFrame. What cannot be done is a ``Refusal`` with a ``Status`` and a mes
 ``__all__`` are public, and no others.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -46,19 +47,47 @@ __all__ = [
     "steering",
 ]
 
+_STANDARD = {
+    "capture": "ratchet.tune.capture",
+    **dict.fromkeys(("Explanation", "Program", "Refusal", "Status", "Timeline", "Verdict"), "ratchet.values"),
+}
+"""Where the names are that need the standard library alone."""
+_NEEDED = ("jax", "numpy", "flatbuffers", "google.protobuf", "pandas", "rich")
+"""What the others need, as far as it can be missing: the extra ``library``."""
+
 if TYPE_CHECKING:
-    from ratchet.library import capture, compile, execute, explain, export, judge_kernel, ledger, model, steering
+    from ratchet.library import compile, execute, explain, export, judge_kernel, ledger, model, steering
     from ratchet.tpu.mosaic.findings import RunResult
+    from ratchet.tune.capture import capture
     from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict
 else:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> object:
-        """The public names, imported when one is first used: every child process imports this package."""
+        """The public names, imported when one is first used: every child process imports this package.
+
+        Raises:
+          ModuleNotFoundError: a package that the name needs is not in this Python, with the extra that has it.
+        """
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-        from ratchet import library
+        from importlib import import_module
 
-        return getattr(library, name)
+        if name in _STANDARD:
+            return getattr(import_module(_STANDARD[name]), name)
+        if missing := [one for one in _NEEDED if not _is_there(one)]:
+            todo = "pip install 'pallas-ratchet[library]'"
+            raise ModuleNotFoundError(
+                f"ratchet.{name} needs {', '.join(missing)}, which this Python has not: {todo}", name=missing[0]
+            )
+        return getattr(import_module("ratchet.library"), name)
+
+    def _is_there(package: str) -> bool:
+        from importlib.util import find_spec
+
+        try:
+            return package in sys.modules or find_spec(package) is not None
+        except ModuleNotFoundError:  # nor what it is in
+            return False
 
 
 def __dir__() -> list[str]:

@@ -15,11 +15,14 @@ from ratchet.process.boot import home
 
 LIGHT = ("init", "setup")
 """The commands that run in any Python."""
-NO_ENVIRONMENT = 69
+NO_ENVIRONMENT, NOT_FOUND = 69, 63
 
 
 def main() -> int:
     """Run a light command, or become the judge; returns the exit code."""
+    if trouble := home.trouble_here():
+        print(f"NOT_FOUND: {trouble}", file=sys.stderr)
+        return NOT_FOUND
     if sys.argv[1:2] in ([name] for name in LIGHT):
         return _light()
     folder = home.environment()

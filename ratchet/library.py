@@ -13,8 +13,7 @@ from ratchet.process import paths
 from ratchet.process.boot.home import PACKAGE_ROOT
 from ratchet.tpu.library import compile, execute, explain, export, model, steering  # noqa: F401 - names of the library's
 from ratchet.tpu.mosaic.findings import RunResult  # noqa: F401 - likewise
-from ratchet.tune.captured import capture  # noqa: F401 - likewise
-from ratchet.values import Explanation, Program, Refusal, Status, Timeline, Verdict  # noqa: F401 - likewise
+from ratchet.values import Refusal, Status, Verdict
 from ratchet.view import html
 from ratchet.wiring import RepositoryJudge, evaluator
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ratchet.advise.advice import Advice
 from ratchet.advise.advise import Attempt, advise
 from ratchet.commands.history import timeline_of
-from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_argument, kernel_option
+from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_file
 from ratchet.kernelfile import knobs
 from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
@@ -36,7 +36,7 @@ _ROWS = 200
 
 def advise_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and what to do with the advice."""
-    kernel_argument(parser)
+    kernel_file(parser)
     what = parser.add_mutually_exclusive_group()
     count_option(what, "--apply", "make the edit of advice N in the file")
     count_option(what, "--patch", "print the edit of advice N as a patch")
@@ -133,7 +133,7 @@ def _with_parents(history: History, rows: Sequence[Row]) -> list[tuple[Row, str]
 
 def brief_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and how much may be said."""
-    kernel_option(parser)
+    kernel_file(parser)
     count_option(parser, "--tokens", "at most so many", 2000)
     json_option(parser, "print it as one JSON document")
 

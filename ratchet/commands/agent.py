@@ -11,7 +11,7 @@ from typing import Any
 from ratchet.agents import program
 from ratchet.agents.agent import Agent
 from ratchet.agents.proposal import Target
-from ratchet.commands.options import count, count_option, json_option, kernel_option, seconds
+from ratchet.commands.options import count, count_option, json_option, kernel_file, seconds
 from ratchet.loop import log
 from ratchet.process import paths
 from ratchet.process.boot import home
@@ -33,7 +33,7 @@ def agent_options(parser: argparse.ArgumentParser) -> None:
         "--command", required=True, metavar="WORDS", help="what to run; {brief}, {kernel}, {message} are paths"
     )
     parser.add_argument("--budget", type=count, required=True, metavar="TURNS", help="at most so many turns")
-    kernel_option(parser)
+    kernel_file(parser)
     parser.add_argument(
         "--turn-seconds", type=seconds(more=True), default=900, metavar="SECONDS", help="of a turn; default 900"
     )
@@ -117,7 +117,7 @@ def run_document(turns: Sequence[Turn], end: Stop, folder: str) -> dict[str, Any
 
 def mcp_options(parser: argparse.ArgumentParser) -> None:
     """The kernel file."""
-    kernel_option(parser, "the one file that can be changed")
+    kernel_file(parser, "the one file that can be changed")
 
 
 def mcp_command(options: argparse.Namespace, *, root: Path, say: Callable[[str], None]) -> int:

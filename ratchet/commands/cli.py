@@ -14,6 +14,7 @@ from ratchet.commands import environments
 from ratchet.commands import options as options_of
 from ratchet.exam.judge.steps import machine_trouble
 from ratchet.loop import log
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
@@ -51,6 +52,8 @@ def _guarded(parse: Parse, given: Sequence[str], judge: JudgeFunction) -> int:
 def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output: Lasting) -> int:
     as_json = options_of.asks_for_json(given)
     try:
+        if trouble := home.trouble_here():
+            raise Refusal(Status.NOT_FOUND, trouble)
         options = parse(given)
         if under := getattr(options, "under", "") or environments.of_repository(options):
             environments.go_on_under(under, given)
@@ -106,11 +109,18 @@ def _refused(status: Status, message: str, as_json: bool) -> int:
 
 
 def _root() -> Path:
-    top = home.repository(Path.cwd())
-    if top is None:
-        what = f"{Path.cwd()} is in no git repository"
-        raise Refusal(Status.NOT_A_REPOSITORY, f"{what}: `{options_of.PROGRAM} init` makes one")
-    return top
+    here = Path.cwd()
+    top = home.repository(here)
+    if top is not None:
+        return top
+    if bare := next((one for one in (here, *here.parents) if _is_bare(one)), None):
+        raise Refusal(Status.NOT_A_REPOSITORY, f"{bare} is a bare repository, without files: work in a clone of it")
+    raise Refusal(Status.NOT_A_REPOSITORY, f"{here} is in no git repository: `{options_of.PROGRAM} init` makes one")
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder is what git keeps of a repository, without a work tree."""
+    return paths.is_file(folder / "HEAD") and all(paths.is_folder(folder / name) for name in ("objects", "refs"))
 
 
 def _say(line: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.options import PROGRAM, jax_option, json_option, judging, text_option
+from ratchet.commands.options import PROGRAM, jax_option, json_option, judging, kernel_file, text_option
 from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.source_closure import Read, work_tree
@@ -109,7 +109,7 @@ def judge_command(options: argparse.Namespace, *, root: Path, function: JudgeFun
 
 def across_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file."""
-    parser.add_argument("kernel", type=Path, metavar="FILE", help="the kernel file")
+    kernel_file(parser)
     jax_option(parser)
     json_option(parser, "print the table as one JSON document")
 

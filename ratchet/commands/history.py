@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ratchet.commands.options import count_option, json_option, kernel_option
+from ratchet.commands.options import count_option, json_option, kernel_file, kernel_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.judge.seal import seal
 from ratchet.loop import journal, log, placed, recorded
@@ -54,7 +54,7 @@ _HEADER_LINES = 2
 
 def log_options(parser: argparse.ArgumentParser) -> None:
     """Whose rows, and how they are shown."""
-    kernel_option(parser, "only its rows; default: all")
+    kernel_file(parser, "only its rows; default: all")
     _shown(parser)
 
 
@@ -71,7 +71,7 @@ def log_command(options: argparse.Namespace, *, root: Path, only: Path | None) -
 
 def top_options(parser: argparse.ArgumentParser) -> None:
     """Whose rows, and how many."""
-    kernel_option(parser, "only its rows; default: all")
+    kernel_file(parser, "only its rows; default: all")
     count_option(parser, "--most", "at most so many", 10)
     _shown(parser)
 
@@ -95,7 +95,7 @@ def top_command(options: argparse.Namespace, *, root: Path, only: Path | None) -
 
 def status_options(parser: argparse.ArgumentParser) -> None:
     """The kernel file that is judged where none is named."""
-    kernel_option(parser)
+    kernel_file(parser)
     _shown(parser)
 
 

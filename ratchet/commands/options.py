@@ -113,6 +113,8 @@ def ratchet(given: Sequence[str]) -> argparse.Namespace:
     bare = words[:1] not in ([name] for name in (*COMMANDS, "-h", "--help"))
     words = [RUN, *words] if bare else words
     options, rest = ratchet_parser(words[:1]).parse_known_args(words)
+    if getattr(options, "file_as", ""):
+        rest = _read_file(options, rest)
     experiment = options.name == RUN
     if rest:
         todo = _WANTED if experiment else f"see {PROGRAM} {options.name} --help"
@@ -198,13 +200,48 @@ def json_option(parser: Options, help: str = "print one JSON document") -> None:
 
 
 def kernel_option(parser: Options, help: str = "default: kernel.py") -> None:
-    """``--kernel FILE``."""
+    """``--kernel FILE`` alone, where other words may stand beside it."""
     parser.add_argument("--kernel", type=Path, metavar="FILE", help=help)
 
 
-def kernel_argument(parser: Options, name: str = "kernel") -> None:
-    """``FILE``, which may be left out."""
-    parser.add_argument(name, nargs="?", type=Path, metavar="FILE", help="the kernel file; default: kernel.py")
+def kernel_file(parser: argparse.ArgumentParser, help: str = "default: kernel.py", name: str = "kernel") -> None:
+    """``FILE``, or ``--kernel FILE``, which is the same; as ``name`` where ``ratchet`` has read it."""
+    _file_or_kernel(parser, name, "FILE", help, Path)
+
+
+def _file_or_kernel(
+    parser: argparse.ArgumentParser, name: str, metavar: str, help: str, kind: Callable[[str], object]
+) -> None:
+    parser.add_argument("file_first", nargs="?", type=kind, metavar=metavar, help=help)
+    parser.add_argument("--kernel", dest="file_named", type=kind, metavar="FILE", help="the same")
+    parser.set_defaults(file_as=name, file_kind=kind)
+
+
+def _read_file(options: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """Makes one of ``FILE`` and ``--kernel``; returns what of ``rest`` is neither a file nor a knob.
+
+    ``rest`` is what argparse has no place for: words behind an option, where all before it may be left out.
+
+    Raises:
+      Refusal: USAGE where two files are named, or no knob that is wanted.
+    """
+    dashes = [word for word in rest if word.startswith("-")]
+    plain = [word for word in rest if word not in dashes]
+    first, named, kind = options.file_first, options.file_named, options.file_kind
+    knobs = getattr(options, "knobs", None)
+    if knobs is None:
+        if first is None and plain:
+            first = kind(plain.pop(0))
+    else:
+        words = [*([] if first is None else [str(first)]), *knobs, *plain]
+        first = kind(words.pop(0)) if words and (named is None or "=" not in words[0]) else None
+        options.knobs, plain = words, []
+        if not words:
+            raise Refusal(Status.USAGE, "there are no knobs: wanted NAME=VALUES after the file, such as BQ=512,1024")
+    if first is not None and named is not None and first != named:
+        raise Refusal(Status.USAGE, f"FILE is {str(first)!r:.60} and --kernel {str(named)!r:.60}: name one of them")
+    setattr(options, options.file_as, named if first is None else first)
+    return [*plain, *dashes]
 
 
 def count_option(parser: Options, name: str, help: str, default: int | None = None) -> None:
@@ -243,7 +280,13 @@ def side_by_side(parser: Options) -> None:
 
 def target_options(parser: Options) -> None:
     """Which function, for which inputs and chips."""
-    parser.add_argument("target", metavar="TARGET", help="pkg.module:function, path/file.py:function or a kernel file")
+    _file_or_kernel(
+        parser,
+        "target",
+        "TARGET",
+        "pkg.module:function, path/file.py:function or a kernel file; default: kernel.py",
+        str,
+    )
     inputs(parser)
     jax_option(parser, of_repository=True)
 
@@ -274,7 +317,7 @@ def inputs(parser: Options) -> None:
 def knobs_argument(parser: Options) -> None:
     """Knobs of a target with their values."""
     parser.add_argument(
-        "knobs", nargs="+", metavar="NAME=VALUES", help="a constant of its file or a keyword argument: BQ=512,1024"
+        "knobs", nargs="*", metavar="NAME=VALUES", help="a constant of its file or a keyword argument: BQ=512,1024"
     )
 
 

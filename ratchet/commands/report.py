@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from ratchet.commands.options import json_option, kernel_argument, kernel_option
+from ratchet.commands.options import json_option, kernel_file
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import under_way
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 def report_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and where the page goes."""
-    kernel_argument(parser, "file")
+    kernel_file(parser, name="file")
     parser.add_argument("-o", "--output", type=Path, metavar="HTML", help="default: report.html, here")
     json_option(parser, "print the numbers as one JSON document; a page only with -o")
     parser.add_argument("--gallery", type=Path, metavar="DIR", help="instead: one page for each kernel, and an index")
@@ -118,7 +118,7 @@ def write(path: Path, data: bytes, *, say: Say) -> None:
 
 def serve_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file and a port."""
-    kernel_argument(parser, "file")
+    kernel_file(parser, name="file")
     parser.add_argument("--port", type=_port, default=8790, metavar="N", help="default 8790; 0 for any that is free")
 
 
@@ -182,7 +182,7 @@ def plot_options(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("what", choices=tuple(PLOTS), help="which chart")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="ends in .svg or .png")
-    kernel_option(parser)
+    kernel_file(parser)
 
 
 def plot_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:

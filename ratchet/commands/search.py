@@ -16,8 +16,9 @@ from ratchet.commands.options import (
     count_option,
     fresh_option,
     json_option,
-    kernel_argument,
+    kernel_file,
     kernel_option,
+    knobs_argument,
     side_by_side,
 )
 from ratchet.exam.problem import problem as problems
@@ -55,8 +56,8 @@ Say = Callable[[str], None]
 
 def sweep_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, its knobs, and whether to write a point."""
-    parser.add_argument("kernel", type=Path, metavar="FILE", help="a kernel file that was judged once")
-    parser.add_argument("knobs", nargs="+", metavar="NAME=VALUES", help="a constant and its values: BQ=512,1024")
+    kernel_file(parser, "a kernel file that was judged once; default: kernel.py")
+    knobs_argument(parser)
     chip_option(parser)
     parser.add_argument("--values", action="store_true", help="check the values of every point, too")
     parser.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
@@ -119,7 +120,7 @@ def _apply(kernel: Path, wanted: Sequence[Point]) -> int:
 
 def search_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, its space, how it is searched, and when that ends."""
-    kernel_argument(parser)
+    kernel_file(parser)
     parser.add_argument(
         "--how",
         choices=tuple(STRATEGIES),

@@ -15,6 +15,7 @@ from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.candidate.target import GENERATOR, Case, Target
 from ratchet.kernelfile.knobs import Knob, choices, in_words, knobs, points, with_constants
 from ratchet.process import paths
+from ratchet.process.boot import home
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
@@ -186,7 +187,7 @@ def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
     Raises:
       Refusal: ``USAGE``, ``NOT_FOUND``.
     """
-    target = targets.parse(options.target)
+    target = targets.parse(options.target or home.KERNEL)
     if options.inputs is not None:
         if options.input:
             raise Refusal(Status.USAGE, "--input and --inputs say the same twice: give one of them")

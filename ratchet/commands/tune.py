@@ -16,6 +16,7 @@ from ratchet.exam.measure import devices
 from ratchet.kernelfile.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
 from ratchet.process import paths
+from ratchet.process.boot import home
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
 from ratchet.tune.fit import modelled, ranked, shortlist
@@ -79,7 +80,7 @@ def _called(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
         return target_of(options)
     if options.inputs or options.input:
         raise Refusal(Status.USAGE, "--shapes and --input say the same twice: give one of them")
-    target = targets.parse(options.target)
+    target = targets.parse(options.target or home.KERNEL)
     calls = captured.cases(options.shapes, target)
     chips = options.chip or [calls[0].chip]
     return target, tuple(replace(call, chip=chip) for call in calls for chip in chips)
@@ -153,7 +154,7 @@ def _write(rows: list[Tuned], options: argparse.Namespace, target: Target) -> li
         for name, content in tables.items():
             texts[f"tpu_inference/{name}.json"] = _json(content)
     if options.on:
-        texts[SHORTLIST] = _json(shortlist_document(rows, target=options.target))
+        texts[SHORTLIST] = _json(shortlist_document(rows, target=options.target or home.KERNEL))
     for name, text in texts.items():
         path = options.out / name
         paths.make_folder(path.parent)

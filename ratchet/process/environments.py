@@ -16,7 +16,7 @@ OTHER = ("protobuf", "flatbuffers", "gitpython", "numpy", "pandas", "rich")
 WITH_LIBTPU = ("requests",)
 """What JAX's extra ``tpu`` installs besides libtpu."""
 _VERSION = re.compile(r"([0-9]+(?:\.[0-9]+)*)(?:\+libtpu([0-9]+(?:\.[0-9]+)*))?")
-PRIVATE = "there is no folder of this user's alone for it: `chmod 700` ~/.cache/pallas-ratchet, or make it"
+PRIVATE = "there is no folder of this user's alone for it: `chmod 700` pallas-ratchet in the cache folder, or make it"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ def test_a_command_behind_its_options_is_no_message(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [("show",), ("across",), ("log", "extra"), ("verify", "--json"), ("log", "--no-such")]
+    "given", [("show",), ("show", "a", "b"), ("log", "extra", "more"), ("verify", "--json"), ("log", "--no-such")]
 )
 def test_an_error_names_the_commands_own_help(given: tuple[str, ...]) -> None:
     assert refused(*given).endswith(f"see ./ratchet.sh {given[0]} --help")
@@ -109,3 +109,58 @@ def test_a_chip_is_modelled_or_a_device_measured(parse) -> None:  # type: ignore
 def test_what_judges_is_a_device_or_a_chip_that_is_modelled(given: list[str], evaluator: str | None) -> None:
     assert options.evaluator(options.prepare(given)) == evaluator
     assert options.evaluator(options.ratchet(["a message", *given])) == evaluator
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "knobs"),
+    [
+        ("report a.py", "a.py", None),
+        ("report --json a.py", "a.py", None),
+        ("report --kernel a.py", "a.py", None),
+        ("log a.py --watch", "a.py", None),
+        ("log --kernel a.py", "a.py", None),
+        ("brief --tokens 3 a.py", "a.py", None),
+        ("plot units -o a.svg a.py", "a.py", None),
+        ("plot units --kernel a.py -o a.svg", "a.py", None),
+        ("explain --kernel a.py", "a.py", None),
+        ("explain", None, None),
+        ("across --json", None, None),
+        ("sweep a.py B=1 C=2", "a.py", ["B=1", "C=2"]),
+        ("sweep a.py --json B=1 C=2", "a.py", ["B=1", "C=2"]),
+        ("sweep B=1 --kernel a.py C=2", "a.py", ["B=1", "C=2"]),
+        ("fit --chip v6e --kernel a.py B=1", "a.py", ["B=1"]),
+        ("tune --kernel a=b.py B=1", "a=b.py", ["B=1"]),
+        ("log a.py --kernel a.py", "a.py", None),
+    ],
+)
+def test_a_file_is_named_with_and_without_the_word_kernel(words, file, knobs):
+    given = options.ratchet(words.split())
+    named = getattr(given, given.file_as)
+    assert (named if named is None else str(named), getattr(given, "knobs", None)) == (file, knobs)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("log a.py --kernel b.py", "FILE is 'a.py' and --kernel 'b.py': name one of them"),
+        ("sweep a.py", "there are no knobs"),
+        ("fit --kernel a.py", "there are no knobs"),
+        ("log a.py b.py", "too much on the command line: b.py"),
+        ("log --x a.py", "too much on the command line: --x"),
+    ],
+)
+def test_two_files_and_no_knobs_are_refused(words, said):
+    with pytest.raises(Refusal, match=said) as caught:
+        options.ratchet(words.split())
+    assert caught.value.status is Status.USAGE
+
+
+def test_whatever_takes_the_option_kernel_takes_a_file_and_the_reverse():
+    """But where other words stand in its place: a message, a target of the project's, experiments, candidates."""
+    for name in set(options.COMMANDS) - {options.RUN, "judge", "diff", "try"}:
+        usage = options.ratchet_parser((name,)).parse_known_args
+        (made,) = [one for one in options.ratchet_parser((name,))._subparsers._group_actions]
+        actions = made.choices[name]._actions
+        takes_option = any("--kernel" in one.option_strings for one in actions)
+        takes_file = any(not one.option_strings and one.metavar in ("FILE", "TARGET") for one in actions)
+        assert takes_option == takes_file or name == "upgrade-check", (name, usage)

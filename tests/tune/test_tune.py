@@ -22,6 +22,7 @@ from ratchet.values import ArraySpec, Band
 from ratchet.values.points import Trial, Tuned
 from ratchet.values.program import Vmem
 from ratchet.values.status import Refusal, Status
+from tests.refusals import refused
 
 LIMIT = 1 << 20
 TARGET = Target(module="kernels_of_mine", attribute="scaled", source=None)
@@ -70,7 +71,32 @@ def test_a_call_that_cannot_be_made_again_says_why(mine, tmp_path):
         cases(path, TARGET)
 
 
-def test_what_fails_is_not_captured_and_the_function_is_put_back(mine, tmp_path):
+def test_a_call_that_fails_is_captured_as_without_a_tpu(tmp_path, monkeypatch):
+    module = ModuleType("kernels_of_mine")
+
+    def scaled(x):
+        raise RuntimeError("there is no TPU")
+
+    module.scaled = scaled
+    monkeypatch.setitem(sys.modules, "kernels_of_mine", module)
+    path = tmp_path / "captured.json"
+    with pytest.raises(RuntimeError, match="no TPU"), ratchet.capture("kernels_of_mine:scaled", to=path):
+        module.scaled(jnp.zeros((8, 128)))
+    (call,) = cases(path, TARGET)
+    assert (call.inputs, call.others["calls"]) == ((ArraySpec(shape=(8, 128), dtype="float32"),), 1)
+
+
+@pytest.mark.parametrize("name", ["", "none/captured.json", "a file/captured.json"])
+def test_where_no_calls_can_be_written_is_said_before_the_program_runs(mine, tmp_path, name):
+    (tmp_path / "a file").touch()
+    with (
+        refused(Status.USAGE, "wanted a file to write calls to"),
+        ratchet.capture("kernels_of_mine:scaled", to=tmp_path / name),
+    ):
+        pytest.fail("it runs")
+
+
+def test_what_is_no_call_is_not_captured_and_the_function_is_put_back(mine, tmp_path):
     path, before = tmp_path / "captured.json", mine.scaled
     with pytest.raises(TypeError), ratchet.capture("kernels_of_mine:scaled", to=path):
         mine.scaled()

@@ -19,11 +19,13 @@ A target is imported in a jail, where of the user's own files only those are tha
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +134,11 @@ def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
     """Read a TARGET. Modules are looked for in ``folders``, by default ``src`` and the current folder.
 
     Raises:
-      Refusal: ``USAGE`` for what is no target, ``NOT_FOUND`` where there is no such file.
+      Refusal: ``USAGE`` for what is no target, ``NOT_FOUND`` where there is no such file or module.
     """
     where, _, attribute = text.rpartition(":") if ":" in text else (text, "", KERNEL)
-    if where.endswith(".py"):
+    is_file = where.endswith(".py")
+    if is_file:
         root, name = paths.of(where)
         file = root.path.resolve() / name
         if not root.is_file(name):
@@ -144,10 +147,12 @@ def parse(text: str, *, folders: Sequence[Path] = ()) -> Target:
         source: Path | None = folder
     else:
         module, source = where, _source_of(where, folders or (Path.cwd() / "src", Path.cwd()))
-    if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-        raise Refusal(
-            Status.USAGE, f"{text!r:.80} is no target: wanted package.module:function or path/file.py:function"
-        )
+    wanted = "wanted package.module:function, path/file.py:function, or a kernel file"
+    if where and source is None and paths.is_folder(where):
+        raise Refusal(Status.USAGE, f"{where!r:.80} is a folder: {wanted} in it, such as {Path(where, 'kernel.py')}")
+    names = (() if is_file else module.split("."), attribute.split("."))  # a file may be called 1st.py
+    if not all(name.isidentifier() for each in names for name in each):
+        raise Refusal(Status.USAGE, f"{text!r:.80} is no target: {wanted}")
     return Target(module=module, attribute=attribute, source=source)
 
 
@@ -234,6 +239,8 @@ def export(
         others = () if generator is None or generator.source != target.source else (generator,)
         files = closure(target, *others)
     interpreter = interpreters.find(python) if python else None
+    if target.source is None and interpreter is None:
+        _check_installed(target)
     request = {
         "target": [target.module, target.attribute],
         "generator": [generator.module, generator.attribute] if generator else None,
@@ -328,11 +335,21 @@ def _chip(name: Any, where: str) -> str:
 
 
 def _module_of(file: Path) -> tuple[str, Path]:
-    """The module that a file is, and the folder above its outermost package."""
+    """The module that a file is, and the folder above its outermost package. Raises Refusal ``USAGE``."""
+    if "." in file.stem:
+        raise Refusal(Status.USAGE, f"{file.name!r:.80} cannot be imported, for the dot in its name: rename it")
     folder, parts = file.parent, [] if file.stem == "__init__" else [file.stem]
     while paths.is_file(folder / "__init__.py"):
         folder, parts = folder.parent, [folder.name, *parts]
     return ".".join(parts), folder
+
+
+def _check_installed(target: Target) -> None:
+    """Raises Refusal ``NOT_FOUND`` for a module that none of the judge's packages holds: without a jail, at once."""
+    top = target.module.partition(".")[0]
+    if top not in sys.stdlib_module_names and PathFinder.find_spec(top, list(packages())) is None:
+        what = f"there is no module {target.module} here or in src, and the judge's Python has none"
+        raise Refusal(Status.NOT_FOUND, f"{what}: name a file as path/file.py:{target.attribute}")
 
 
 def _source_of(module: str, folders: Sequence[Path]) -> Path | None:

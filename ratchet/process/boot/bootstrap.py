@@ -64,7 +64,11 @@ def prewarm(venv: Path) -> None:
     """Prepare the judge's own environment for its first verdict, which does without where that fails."""
     say("compiling their code, and reading it for the judge's seal")
     start, python = Path(__file__).with_name("start.py"), (venv / "bin" / "python").resolve()
-    kept = {name: os.environ[name] for name in ("HOME", "PATH", "RATCHET_ENVIRONMENT") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("HOME", "PATH", "XDG_CACHE_HOME", "RATCHET_ENVIRONMENT")
+        if name in os.environ
+    }
     with contextlib.suppress(OSError):
         command = [str(python), "-I", "-S", str(start), "prewarm"]
         subprocess.run(command, env=kept, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

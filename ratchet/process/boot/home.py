@@ -32,27 +32,34 @@ ENVIRONMENT = "RATCHET_ENVIRONMENT"
 
 VARIABLES = (
     "HOME USER LOGNAME PATH LANG LC_ALL LC_CTYPE TZ TERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR EMAIL "
-    "XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE "
-    "GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES RATCHET_LIBRARY_PATH "
-    "PYTHONIOENCODING RATCHET_REFERENCES_GIB RATCHET_STANDBY_MINUTES"
+    "XDG_CACHE_HOME XDG_CONFIG_HOME GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL "
+    "GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE CUDA_VISIBLE_DEVICES "
+    "RATCHET_LIBRARY_PATH PYTHONIOENCODING RATCHET_REFERENCES_GIB RATCHET_STANDBY_MINUTES"
 ).split()
 """The variables that the judge may see: those of ``environment.sh``."""
 
 
 def private_folder() -> Path | None:
-    """``~/.cache/pallas-ratchet`` of the user who runs this, readable by nobody else; None where it cannot be.
-
-    It is outside every repository, where an author of kernels does not reach it. The home folder is that of the
-    password file: no environment variable moves it.
-    """
+    """``pallas-ratchet`` in the user's cache folder, readable by nobody else; None where it cannot be."""
     try:
-        folder = Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache", "pallas-ratchet")
+        folder = _caches() / "pallas-ratchet"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.lstat()
     except (KeyError, OSError):
         return None
     ours = state.st_uid == os.getuid() and not state.st_mode & 0o077 and folder.is_dir() and not folder.is_symlink()
     return folder if ours and os.access(folder, os.W_OK) else None
+
+
+def _caches() -> Path:
+    """``XDG_CACHE_HOME`` where that is outside of every repository, so that no author of kernels reaches it; else
+    ``~/.cache`` by the password file. Raises KeyError for a user who is not in it."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():
+        real = Path(os.path.realpath(named))
+        if not any(os.path.lexists(one / ".git") for one in (real, *real.parents)):
+            return named
+    return Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache")
 
 
 def keep(path: Path, data: bytes) -> None:
@@ -92,6 +99,15 @@ def ready(folder: Path) -> bool:
     """Whether an environment is complete: its copy of the lock file is written last."""
     mark = folder / LOCK.name
     return mark.is_file() and mark.read_bytes() == LOCK.read_bytes()
+
+
+def trouble_here() -> str:
+    """What is wrong with the working directory, in one line; ``""`` where nothing is."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return f"the working directory cannot be used ({error.strerror}): `cd` into one that is there, and run again"
+    return ""
 
 
 def repository(start: Path) -> Path | None:

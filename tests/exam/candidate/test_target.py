@@ -305,3 +305,32 @@ def test_an_interpreter_that_has_to_read_the_folder_of_the_key_is_refused(monkey
     monkeypatch.setattr(key, "path", lambda: Path(sys.prefix, "home", "key"))
     with refused(Status.USAGE, "this tool's key"):
         interpreter.find(sys.executable)
+
+
+def test_a_file_may_have_any_name_that_a_module_can_be_found_by(tmp_path):
+    """``1st.py`` cannot be imported by a statement, and is by its name."""
+    text = "import jax.numpy as jnp\ndef double(x):\n    return jnp.add(x, x)\n"
+    for name in ("1st.py", "class.py", "a-b.py", "two words.py"):
+        (tmp_path / name).write_text(text)
+        made = target.export(target.parse(f"{tmp_path / name}:double"), target.inline(["f32[8,128]"]))
+        assert made.outputs == (ArraySpec(shape=(8, 128), dtype="float32"),)
+    (tmp_path / "a.b.py").write_text(text)
+    with refused(Status.USAGE, "cannot be imported, for the dot in its name: rename it"):
+        target.parse(f"{tmp_path / 'a.b.py'}:double")
+
+
+@pytest.mark.parametrize("text", ["folder", "folder:double", "./folder"])
+def test_a_folder_is_no_target_and_says_what_is(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with refused(Status.USAGE, "is a folder: wanted package.module:function, path/file.py:function"):
+        target.parse(text)
+    (tmp_path / "folder" / "__init__.py").touch()
+    assert target.parse("folder:double").source == tmp_path, "a package"
+
+
+def test_a_module_that_is_nowhere_is_refused_without_a_jail(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(target, "Child", None)
+    with refused(Status.NOT_FOUND, "there is no module nowhere.at here or in src"):
+        target.export(target.parse("nowhere.at:all"), target.inline(["f32[8,128]"]))
