@@ -74,20 +74,23 @@ else:  # hidden from type checkers, which would accept any name
 
         if name in _STANDARD:
             return getattr(import_module(_STANDARD[name]), name)
-        if missing := [one for one in _NEEDED if not _is_there(one)]:
-            todo = "pip install 'pallas-ratchet[library]'"
-            raise ModuleNotFoundError(
-                f"ratchet.{name} needs {', '.join(missing)}, which this Python has not: {todo}", name=missing[0]
-            )
+        if lacking := missing():
+            what = f"ratchet.{name} needs {', '.join(lacking)}, which this Python has not"
+            raise ModuleNotFoundError(f"{what}: pip install 'pallas-ratchet[library]'", name=lacking[0])
         return getattr(import_module("ratchet.library"), name)
 
-    def _is_there(package: str) -> bool:
-        from importlib.util import find_spec
 
+def missing() -> list[str]:
+    """The packages of the extra ``library`` that this Python has not; imports none of them."""
+    from importlib.util import find_spec
+
+    def is_there(package: str) -> bool:
         try:
             return package in sys.modules or find_spec(package) is not None
         except ModuleNotFoundError:  # nor what it is in
             return False
+
+    return [one for one in _NEEDED if not is_there(one)]
 
 
 def __dir__() -> list[str]:

@@ -52,8 +52,8 @@ def _guarded(parse: Parse, given: Sequence[str], judge: JudgeFunction) -> int:
 def _exit_code(parse: Parse, given: Sequence[str], judge: JudgeFunction, output: Lasting) -> int:
     as_json = options_of.asks_for_json(given)
     try:
-        if trouble := home.trouble_here():
-            raise Refusal(Status.NOT_FOUND, trouble)
+        if said := home.trouble_here():
+            raise Refusal(Status.NOT_FOUND, said)
         options = parse(given)
         if under := getattr(options, "under", "") or environments.of_repository(options):
             environments.go_on_under(under, given)

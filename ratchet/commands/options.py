@@ -38,6 +38,7 @@ COMMANDS = {
     "finalize": ("branches", "a branch for review: the kept experiments alone, one commit each"),
     "node": ("node", "become a node of a cluster that judges candidates for `search` and `try`, or its head"),
     "worker": ("node", "what a node starts: judge what standard input asks for"),
+    "programs": ("programs", "what the pytest plugin starts: explain and execute programs that standard input names"),
     "ablate": ("search", "take an experiment that changed several things apart, by trying its parts"),
     "across": ("experiment", "one kernel file on every chip, as a table; writes no row"),
     "explain": ("targets", "where the time and the VMEM of any function go, on any chip"),
@@ -209,9 +210,7 @@ def kernel_file(parser: argparse.ArgumentParser, help: str = "default: kernel.py
     _file_or_kernel(parser, name, "FILE", help, Path)
 
 
-def _file_or_kernel(
-    parser: argparse.ArgumentParser, name: str, metavar: str, help: str, kind: Callable[[str], object]
-) -> None:
+def _file_or_kernel(parser: Options, name: str, metavar: str, help: str, kind: Callable[[str], object]) -> None:
     parser.add_argument("file_first", nargs="?", type=kind, metavar=metavar, help=help)
     parser.add_argument("--kernel", dest="file_named", type=kind, metavar="FILE", help="the same")
     parser.set_defaults(file_as=name, file_kind=kind)

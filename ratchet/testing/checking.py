@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ratchet.exam.problem import fitting, parity
-from ratchet.tpu.mosaic.findings import Finding, RunResult
 from ratchet.values.status import Refusal, Status
 
 
@@ -22,7 +21,7 @@ from ratchet.values.status import Refusal, Status
 class Checked:
     """What became of one check."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[str, ...]
     """Hazards and accesses out of bounds: with any of them, values are chance."""
     comparisons: tuple[parity.Comparison, ...]
     """One for each output."""
@@ -39,7 +38,8 @@ class Checked:
 
 
 def checked(
-    result: RunResult,
+    findings: Sequence[str],
+    outputs: Sequence[np.ndarray],
     reference: Callable[..., Any],
     arrays: Sequence[Any],
     *,
@@ -49,7 +49,8 @@ def checked(
     """Compare what was executed with ``reference`` on the same inputs.
 
     Args:
-        result: of ``ratchet.execute``.
+        findings: of the execution, in words.
+        outputs: of the execution.
         reference: a JAX function of ``arrays``, with outputs of the same shapes.
         arrays: the inputs; pytrees too.
         rtol: instead of the judge's rule: an error may be this share of the reference's value, or ``atol``.
@@ -70,7 +71,7 @@ def checked(
     with jax.default_device(cpu):
         given = [np.asarray(jax.numpy.asarray(leaf)) for leaf in leaves]
         native = [np.asarray(leaf) for leaf in jax.jit(flat)(*given)]
-    got, wanted = ([(one.shape, one.dtype.name) for one in each] for each in (result.outputs, native))
+    got, wanted = ([(one.shape, one.dtype.name) for one in each] for each in (outputs, native))
     if got != wanted:
         raise Refusal(Status.WRONG_SHAPE, f"the function gives {got}, its reference {wanted}")
     if rtol is not None or atol is not None:
@@ -79,8 +80,8 @@ def checked(
     else:
         exact, losses = _widened(flat, given, native, cpu)
         compare = parity.compare
-    comparisons = tuple(compare(*three) for three in zip(result.outputs, exact, losses, strict=True))
-    return Checked(findings=result.findings, comparisons=comparisons, outputs=result.outputs)
+    comparisons = tuple(compare(*three) for three in zip(outputs, exact, losses, strict=True))
+    return Checked(findings=tuple(findings), comparisons=comparisons, outputs=tuple(outputs))
 
 
 def _widened(

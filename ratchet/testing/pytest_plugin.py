@@ -19,6 +19,9 @@ from typing import Any
 
 import pytest
 
+from ratchet.testing.judge import Judge, exported
+from ratchet.values.status import Refusal, Status
+
 DEFAULT_CHIP = "v5e"
 FILE = "ratchet-baseline.json"
 ALLOWED = 0.02
@@ -97,7 +100,8 @@ class _State:
     update: bool
     jax: str
     """The version that compiles, where it is not the one that is installed."""
-    explained: dict[str, Any] = field(default_factory=dict)
+    started: Judge | None = None
+    explained: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
 
     def entries(self) -> dict[str, Any]:
@@ -123,21 +127,35 @@ class _State:
         entries[key] = {**asdict(latency), "allowed_share": allowed}
         self.path.write_text(json.dumps(dict(sorted(entries.items())), indent=2) + "\n")
 
-    def explain(self, function: Callable[..., Any], inputs: tuple[Any, ...], chip: str) -> Any:
-        """The explanation of a program, compiled once in a session."""
-        import jax
-        import numpy as np
+    def judge(self) -> Judge:
+        """The process that compiles and executes, started when it is first needed. Raises Refusal."""
+        if self.started is None:
+            self.started = Judge.start()
+        return self.started
 
-        import ratchet
+    def export(self, function: Callable[..., Any], inputs: tuple[Any, ...], chip: str) -> tuple[bytes, list[Any]]:
+        """A function's program, and the leaves of its inputs. Raises Refusal."""
+        return exported(function, inputs, chip, self.judge().stablehlo)
 
-        parts = [ratchet.export(function, *inputs, chip=chip)]
-        for leaf in jax.tree.leaves(inputs):  # integers may steer
-            if not isinstance(leaf, jax.ShapeDtypeStruct) and np.asarray(leaf).dtype.kind in "biu":
-                parts.append(np.asarray(leaf).tobytes())
+    def explain(self, function: Callable[..., Any], inputs: tuple[Any, ...], chip: str) -> dict[str, Any]:
+        """What is to be said of a program, compiled once in a session. Raises Refusal."""
+        program, leaves = self.export(function, inputs, chip)
+        parts = [program, *(data for data in map(_steering, leaves) if data is not None)]
         key = " ".join([chip, *(hashlib.sha256(part).hexdigest() for part in parts)])
         if key not in self.explained:
-            self.explained[key] = ratchet.explain(function, *inputs, chip=chip, jax=self.jax)
+            question = {"do": "explain", "chip": chip, "jax": self.jax}
+            self.explained[key] = self.judge().ask(question, program, leaves)[0]
         return self.explained[key]
+
+
+def _steering(leaf: Any) -> bytes | None:
+    """The bytes of an array of integers, which may steer; None for others, and for shapes."""
+    import numpy as np
+
+    if hasattr(leaf, "shape") and not hasattr(leaf, "__array__"):
+        return None
+    values = np.asarray(leaf)
+    return values.tobytes() if values.dtype.kind in "biu" else None
 
 
 def _is_baseline(entry: Any) -> bool:
@@ -208,12 +226,13 @@ def ratchet_chip(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def ratchet_values(ratchet_chip: str) -> Callable[..., Any]:
+def ratchet_values(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[..., Any]:
     """``ratchet_values(fn, reference, *inputs)`` fails unless ``fn`` computes what ``reference`` does, without hazards.
 
     The program for the TPU is executed on this machine's CPU, its Mosaic modules included. ``rtol`` and ``atol``
     replace the judge's rule for errors. Returns the outputs.
     """
+    state = request.config.stash[_STATE]
 
     def values(
         function: Callable[..., Any],
@@ -222,12 +241,12 @@ def ratchet_values(ratchet_chip: str) -> Callable[..., Any]:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> tuple[Any, ...]:
-        import ratchet
-        from ratchet.testing.checking import checked
+        program, leaves = _or_skip(lambda: state.export(function, inputs, ratchet_chip))
+        said, outputs = _or_skip(lambda: state.judge().ask({"do": "execute"}, program, leaves))
+        from ratchet.testing.checking import checked  # imports NumPy, which comes with JAX
 
-        program = _or_skip(lambda: ratchet.export(function, *inputs, chip=ratchet_chip))
-        result = _or_skip(lambda: checked(ratchet.execute(program, *inputs), reference, inputs, rtol=rtol, atol=atol))
-        problems = [str(finding) for finding in result.findings]
+        result = _or_skip(lambda: checked(said["findings"], outputs, reference, inputs, rtol=rtol, atol=atol))
+        problems = list(result.findings)
         problems += [
             f"output {number}: {one.status.name}: {one.message}"
             for number, one in enumerate(result.comparisons)
@@ -247,16 +266,11 @@ def ratchet_latency(request: pytest.FixtureRequest, ratchet_chip: str) -> Callab
 
     def latency(function: Callable[..., Any], *inputs: Any) -> Latency:
         one = _or_skip(lambda: state.explain(function, inputs, ratchet_chip))
-        if one.timeline is None:
-            pytest.fail(f"{one.status.name}: {one.reason}", pytrace=False)
-        return Latency(
-            latency_ms=one.timeline.latency_ms,
-            band_ms=(one.band.low_ms, one.band.high_ms),
-            chip=one.chip,
-            compiler=one.compiler,
-            vmem_bytes=one.footprint.vmem_bytes,
-            spills=one.footprint.spill_stores + one.footprint.spill_loads,
-        )
+        if "latency_ms" not in one:
+            pytest.fail(f"{one['status']}: {one['reason']}", pytrace=False)
+        low, high = one["band_ms"]
+        known = {name: one[name] for name in ("latency_ms", "compiler", "vmem_bytes", "spills")}
+        return Latency(chip=ratchet_chip, band_ms=(low, high), **known)
 
     return latency
 
@@ -273,10 +287,8 @@ def ratchet_fits(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[
     state = request.config.stash[_STATE]
 
     def fits(function: Callable[..., Any], *inputs: Any) -> Fits:
-        from ratchet.view.explain import vmem_text
-
         one = _or_skip(lambda: state.explain(function, inputs, ratchet_chip))
-        fitting = Fits(fits=one.status.name != "VMEM_OVERFLOW", text=vmem_text(one))
+        fitting = Fits(fits=one["status"] != Status.VMEM_OVERFLOW.name, text=one["vmem"])
         if not fitting:  # pytest shortens what an assertion shows, and leaves this whole
             print(fitting.text)
         return fitting
@@ -287,8 +299,6 @@ def ratchet_fits(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[
 def _or_skip(act: Callable[[], Any]) -> Any:
     """What ``act`` returns. A machine that the TPU compiler has no build for skips the test, and says so; what else is
     refused fails it, with the reason and the line of the user's code that raised."""
-    from ratchet import Refusal, Status
-
     try:
         return act()
     except Refusal as refusal:

@@ -236,7 +236,7 @@ def explain(
 
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as work,
-        compiling.start(Path(work, "compiler"), known, under=_under(jax)) as child,
+        compiling.start(Path(work, "compiler"), known, under=under(jax)) as child,
     ):
         return explain_artefact(
             artefact,
@@ -340,7 +340,7 @@ def artefact_of(program: bytes, mesh: Mesh = Mesh()) -> Artefact:  # noqa: B008 
     )
 
 
-def _under(jax: str) -> Path | None:
+def under(jax: str) -> Path | None:
     """The environment of a version of JAX; None where that is this Python's."""
     return None if not jax or jax == metadata.version("jax") else environments.environment_of(jax)
 
@@ -348,6 +348,6 @@ def _under(jax: str) -> Path | None:
 def _compiled(artefact: Artefact, chip: Chip, folder: Path, jax: str) -> Program:
     with (
         tempfile.TemporaryDirectory(prefix="ratchet-") as work,
-        compiling.start(Path(work), chip, under=_under(jax)) as child,
+        compiling.start(Path(work), chip, under=under(jax)) as child,
     ):
         return compiling.compile_artefact(artefact, chip, folder, child)
