@@ -31,4 +31,4 @@ class WithFiles(build_py):
 
 
 with tempfile.TemporaryDirectory(prefix="ratchet-build-") as folder:  # what an earlier build left is in no wheel
-    setup(cmdclass={"build_py": WithFiles}, options={"build": {"build_base": folder}})
+    setup(cmdclass={"build_py": WithFiles}, options={"build": {"build_base": folder}, "egg_info": {"egg_base": folder}})

@@ -1,7 +1,10 @@
 """The pytest plugin on a sample repository: what is wrong is caught, and what is near enough is let through."""
 
 import json
+import subprocess
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -180,3 +183,69 @@ def test_a_marker_that_names_no_chip_is_refused(sample, given):
     result = sample(test_marked=source)
     assert result.ret != 0
     assert "wanted tpu_kernel(chip=...) with one or more of v5e" in "\n".join([*result.outlines, *result.errlines])
+
+
+PYTEST = "pytest _pytest py.py pluggy iniconfig packaging pygments typing_extensions.py".split()
+JAX = "jax jaxlib ml_dtypes numpy numpy.libs opt_einsum scipy scipy.libs".split()
+"""What pip installs for them; flatbuffers, protobuf and libtpu are not among it."""
+
+
+@pytest.fixture
+def alone(pytester, tmp_path):
+    """Runs pytest in a Python that has a few packages alone, and the plugin."""
+
+    def run(packages, *given, **files):
+        pytester.makepyfile(kernels=KERNELS.format(rounds=1), **files)
+        site = tmp_path / "a site"
+        site.mkdir(exist_ok=True)
+        installed = Path(pytest.__file__).parents[1]
+        wanted = [one for name in packages for one in (installed / name, *installed.glob(f"{name}-*.dist-info"))]
+        for one in (*wanted, HERE / "ratchet"):
+            if one.exists() and not (site / one.name).exists():
+                (site / one.name).symlink_to(one)
+        return subprocess.run(
+            [Path(sys.base_prefix, "bin", "python3"), "-S", "-B", "-m", "pytest", "-p", "ratchet.testing.pytest_plugin",
+             "-p", "no:cacheprovider", *given],
+            cwd=pytester.path,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(site), "HOME": str(pytester.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )  # fmt: skip
+
+    return run
+
+
+NO_JAX = """
+def test_it(ratchet_latency):
+    ratchet_latency(lambda x: x, 1.0)
+
+def test_another():
+    pass
+"""
+
+
+def test_without_jax_other_tests_run_and_a_fixture_says_what_is_missing(alone):
+    done = alone(PYTEST, test_it=NO_JAX)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "NOT_FOUND: jax is not in this Python (" in done.stdout
+    assert "or 'pallas-ratchet[library]'" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.slow
+def test_the_tests_need_their_own_jax_and_no_more(alone, pytester):
+    """A regression is caught and a change within its share let through, without a package of the judge's own."""
+    files = {"test_latency": LATENCY, "test_values": VALUES[: VALUES.index("def test_wrong")]}
+    first = alone([*PYTEST, *JAX], "--ratchet-update", **files)
+    assert "2 passed" in first.stdout, first.stdout + first.stderr
+    path = pytester.path / "ratchet-baseline.json"
+    (key, entry), *_ = json.loads(path.read_text()).items()
+    path.write_text(json.dumps({key: {**entry, "latency_ms": entry["latency_ms"] / 1.01}}))
+    near = alone([*PYTEST, *JAX], "test_latency.py")
+    assert "+1.00% over the baseline" in near.stdout
+    assert near.returncode == 0
+    path.write_text(json.dumps({key: {**entry, "latency_ms": entry["latency_ms"] / 1.5}}))
+    slower = alone([*PYTEST, *JAX], "test_latency.py")
+    assert "+50.00% over the baseline" in slower.stdout
+    assert slower.returncode == 1

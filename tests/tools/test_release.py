@@ -23,6 +23,17 @@ def test_there_is_one_version():
     assert f"\nversion: {ratchet.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_a_wheel_has_every_file_of_the_package():
+    command = ["git", "ls-files", "ratchet", "pallas_flash"]
+    tracked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    others = [name for name in tracked.split() if not name.endswith(".py")]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["*"]
+    packages = [path.parent for path in ROOT.glob("*/**/__init__.py")]
+    kept = {path for package in packages for pattern in patterns for path in package.glob(pattern)}
+    assert [name for name in others if ROOT / name not in kept] == []
+    assert others
+
+
 def test_the_changelog_has_the_version_newest_first_with_dates():
     heads = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert all(re.fullmatch(r"\d+\.\d+\.\d+ \((?:unreleased|\d{4}-\d\d-\d\d)\)", head) for head in heads), heads
