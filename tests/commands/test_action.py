@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -212,47 +213,104 @@ def test_a_table_that_is_too_long_is_cut_at_the_end_of_a_line(api, comment):
     assert body.endswith("| a row |\n\n(The rest is in the summary of the job.)")
 
 
+KEPT = ("PIP_", "UV_", "SSL_", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
+"""Beginnings of variables by which a package index is reached."""
+
+
+class Runner:
+    """Runs the Action's steps in order, as they are, in folders where there is nothing yet.
+
+    ``actions/cache`` is the runner's own: here a folder that is put back under an equal key.
+    """
+
+    def __init__(self, sample, root, caches):
+        self.sample, self.temp, self.caches = sample, root / "a runner", caches
+        self.action, self.home = root / "an action", root / "nobody's home"
+        subprocess.run(["git", "clone", "-q", HERE, self.action], check=True)
+        for folder in (self.temp, self.home, caches):
+            folder.mkdir(exist_ok=True)
+        self.files = {name: self.temp / name for name in ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT")}
+        self.files["GITHUB_STEP_SUMMARY"] = self.temp / "summary"
+        for file in self.files.values():
+            file.touch()
+
+    def outputs(self, name="GITHUB_OUTPUT"):
+        return dict(line.split("=", 1) for line in self.files[name].read_text().splitlines())
+
+    def run(self, name, **more):
+        added = self.files["GITHUB_PATH"].read_text().splitlines()
+        variables = {
+            **{name: value for name, value in os.environ.items() if name.startswith(KEPT)},
+            "HOME": str(self.home),
+            "PATH": os.pathsep.join([*added, "/usr/bin", "/bin"]),
+            "RUNNER_TEMP": str(self.temp),
+            "GITHUB_ACTION_PATH": str(self.action / "action"),
+            "PYTHON": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+            "PACKAGE": "",
+            "BASE": "HEAD^",
+            **{name: str(file) for name, file in self.files.items()},
+            **self.outputs("GITHUB_ENV"),
+        }
+        return subprocess.run(
+            [*SHELL, step(name)],
+            cwd=self.sample,
+            env={**variables, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def key(self):
+        """The step *Key*; returns its outputs."""
+        done = self.run("Key")
+        assert done.returncode == 0, done.stderr
+        return self.outputs()
+
+    def install(self):
+        """The steps *Cache* and *Install*; returns what the second printed."""
+        made = self.key()
+        kept, folder = self.caches / made["key"], Path(made["folder"])
+        if kept.exists():
+            kept.rename(folder)
+        done = self.run("Install")
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+
+def test_the_cache_is_that_of_the_lock_and_the_python(sample, tmp_path):
+    runner = Runner(sample, tmp_path, tmp_path / "caches")
+    first = runner.key()
+    assert re.fullmatch(r"ratchet-[0-9a-f]{16}-[0-9a-f]{16}", first["key"])
+    assert runner.outputs("GITHUB_ENV") == {"XDG_CACHE_HOME": first["folder"]}
+    assert runner.key() == first
+    with (runner.action / "requirements.lock").open("a") as lock:
+        lock.write("# changed\n")
+    assert runner.key()["key"] != first["key"]
+    assert all(f"steps.key.outputs.{name} }}}}" in (HERE / "action" / "action.yml").read_text() for name in first)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_regression_is_caught_and_a_small_one_is_let_through(sample, tmp_path):
-    """The steps of a runner: the package is built from this clone and installed, its environment is this clone's.
+    """From nothing: its own revision is installed, its environment made, kept and used again. Fetches packages.
 
-    Building the wheel fetches setuptools. The comment is the one in the documentation.
+    The comment is the one in the documentation.
     """
-    runner, clone = tmp_path / "runner", tmp_path / "clone"
-    runner.mkdir()
-    subprocess.run(["git", "clone", "-q", HERE, clone], check=True)
-    variables = {
-        "RUNNER_TEMP": str(runner),
-        "GITHUB_PATH": str(runner / "path"),
-        "GITHUB_OUTPUT": str(runner / "outputs"),
-        "GITHUB_STEP_SUMMARY": str(runner / "summary"),
-        "BASE": "HEAD^",
-        "PYTHON": getattr(sys, "_base_executable", sys.executable),
-        "PACKAGE": str(clone),
-        "RATCHET_ENVIRONMENT": str(HERE / ".venv"),
-    }
-
-    def run(name, **more):
-        added = Path(variables["GITHUB_PATH"]).read_text().splitlines() if name != "Install" else []
-        path = os.pathsep.join([*added, os.environ["PATH"]])
-        environment = {**os.environ, **variables, "PATH": path, **more}
-        return subprocess.run(
-            [*SHELL, step(name)], cwd=sample, env=environment, capture_output=True, text=True, check=False
-        )
-
-    for name in ("Install", "Compare"):
-        done = run(name)
-        assert done.returncode == 0, done.stderr
-    outputs = dict(line.split("=", 1) for line in (runner / "outputs").read_text().splitlines())
-    comment = (runner / "ratchet-ci.md").read_text()
-    assert (runner / "summary").read_text() == comment
+    runner = Runner(sample, tmp_path, tmp_path / "caches")
+    assert "installing the locked packages" in runner.install()
+    done = runner.run("Compare")
+    assert done.returncode == 0, done.stderr
+    comment = (runner.temp / "ratchet-ci.md").read_text()
+    assert runner.files["GITHUB_STEP_SUMMARY"].read_text() == comment
     rows = {line.split("`")[1]: line.split("|")[-2].strip() for line in comment.splitlines() if line.startswith("| `")}
     assert rows == {"kernels:attend": "**slower**", "kernels:norm": "same"}
-    assert outputs == {
-        "markdown": str(runner / "ratchet-ci.md"),
-        "junit": str(runner / "ratchet-ci.xml"),
-        "code": str(Status.REGRESSED.exit_code),
-    }
+    outputs = runner.outputs()
+    assert (outputs["markdown"], outputs["junit"], outputs["code"]) == (
+        str(runner.temp / "ratchet-ci.md"), str(runner.temp / "ratchet-ci.xml"), str(Status.REGRESSED.exit_code)
+    )  # fmt: skip
     assert comment.strip() in DOCS.read_text()
-    assert run("Outcome", CODE=outputs["code"]).returncode == Status.REGRESSED.exit_code
+    assert runner.run("Outcome", CODE=outputs["code"]).returncode == Status.REGRESSED.exit_code
+    Path(outputs["folder"]).rename(runner.caches / outputs["key"])
+    shutil.rmtree(runner.temp / "ratchet")
+    assert "installing" not in runner.install(), "the environment came from the cache"
+    assert runner.run("Compare").returncode == 0
