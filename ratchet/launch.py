@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ratchet.process.boot import home
 
-LIGHT = ("init", "setup")
+LIGHT = ("init", "setup", "uninstall")
 """The commands that run in any Python."""
 NO_ENVIRONMENT, NOT_FOUND = 69, 63
 
@@ -43,12 +43,17 @@ def main() -> int:
 
 
 def _light() -> int:
-    from ratchet.commands import environments, options, workspace
+    from ratchet.commands import environments, options, uninstall, workspace
     from ratchet.values.status import Refusal, Status
 
     try:
         parsed = options.ratchet(sys.argv[1:])
-        return {"init": workspace.init_command, "setup": environments.setup_command}[parsed.name](parsed)
+        commands = {
+            "init": workspace.init_command,
+            "setup": environments.setup_command,
+            "uninstall": uninstall.uninstall_command,
+        }
+        return commands[parsed.name](parsed)
     except Refusal as refusal:
         print(f"{refusal.status.name}: {refusal.message}", file=sys.stderr)
         return refusal.status.exit_code

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import tempfile
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -224,6 +224,16 @@ def make_folders(root: Path, evidence_id: str = "") -> None:
                 top.write(f"{name}/.gitignore", IGNORE.encode(), flush=False)
             if evidence_id:
                 made.mark(top, f"{name}/{evidence_id}")
+
+
+def prune_evidence(root: Path, rows: Iterable[Row | None], say: Callable[[str], None]) -> None:
+    """Remove old evidence but that of ``rows`` and the newest with a latency of each kernel; says how much went."""
+    with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
+        newest = {row.kernel: row.id for row in log.rows(root) if row.median_ms}
+        keep = {*newest.values(), *(row.id for row in rows if row is not None)}
+        if gone := evidence_room.prune(root, log.experiments(root), keep=keep):
+            stays = f"the newest {evidence_room.KEEP_NEWEST} keep theirs, and each kernel its newest"
+            say(f"evidence of {len(gone)} older experiment{'s' * (len(gone) > 1)} was removed from {DUMPS}/: {stays}")
 
 
 def trace_of(folder: Path, name: str) -> Path:

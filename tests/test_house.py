@@ -87,7 +87,7 @@ def test_what_is_pure_reads_no_clock_and_no_file(name):
         ("jaxlib._hlo", {"ratchet.tpu.mlir.bindings"}),
         ("jaxlib._profiler", {"ratchet.tpu.mlir.bindings"}),
         ("google.protobuf", {"ratchet.tpu.protos"}),
-        ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.exam.candidate.target_worker"}),
+        ("jaxlib.mlir", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting"}),
         ("jax._src", {"ratchet.tpu.mlir.bindings", "ratchet.tpu.exporting", "ratchet.exam.problem.jaxpr_file"}),
         (
             "ctypes",
@@ -145,7 +145,8 @@ UNOPENED = re.compile(
     r"ratchet\.(process|tpu|selftest|upgrade|testing|exam\.measure)\..*"  # installed code, a child's folder, own trees
     r"|.*worker"  # in a child, behind its walls
     r"|ratchet\.exam\.candidate\.(generated|user_code)|ratchet\.exam\.problem\.array_file"  # there too
-    r"|ratchet\.commands\.environments|ratchet\.tune\.shortlist"  # the private folder; the user's own process
+    r"|ratchet\.commands\.(environments|uninstall)"  # the private folder
+    r"|ratchet\.tune\.shortlist"  # the user's own process
 )
 """Modules that touch no work tree, no ``.git`` and no ``.ratchet``."""
 PATH_CALLS = frozenset(

@@ -21,7 +21,7 @@ from ratchet.wiring import RepositoryJudge, across, evaluator, make_folders
 from tests.exam.judge.programs import request_of
 from tests.kernels import ATTENTION
 from tests.loop.stage import Stage, verdict_of
-from tests.view.timelines import verdict
+from tests.view.timelines import row, verdict
 
 
 def repository_judge(stage: Stage, function) -> RepositoryJudge:
@@ -199,3 +199,20 @@ def test_a_command_gets_what_its_keywords_name(name, monkeypatch, tmp_path):
     monkeypatch.setattr(cli, "_root", lambda: tmp_path)
     command = create_autospec(options.function(name, "command"), return_value=7)
     assert cli.call(command, argparse.Namespace(kernel=None), judge) == 7
+
+
+def test_evidence_that_goes_is_said_and_each_kernels_newest_stays(tmp_path, monkeypatch):
+    rows = [row(id=f"e{number:02}", kernel="a.py" if number < 2 else "b.py", median_ms="1.0") for number in range(24)]
+    monkeypatch.setattr(wiring.log, "rows", lambda _root: tuple(rows))
+    monkeypatch.setattr(wiring.log, "experiments", lambda _root: tuple(one.id for one in rows))
+    for one in rows:
+        wiring.make_folders(tmp_path, one.id)
+        (tmp_path / "hlo_dumps" / one.id).mkdir(exist_ok=True)
+        (tmp_path / "hlo_dumps" / one.id / "blame.txt").write_text("x")
+    said = []
+    wiring.prune_evidence(tmp_path, (rows[2], None), said.append)
+    left = {path.name for path in (tmp_path / "hlo_dumps").iterdir() if path.is_dir()}
+    assert {"e01", "e02", "e04", "e23"} <= left
+    assert not {"e00", "e03"} & left
+    (line,) = said
+    assert line.startswith("evidence of 2 older experiments was removed from hlo_dumps/: the newest 20 keep theirs")

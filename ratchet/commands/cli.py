@@ -91,7 +91,7 @@ def call(command: Callable[..., int], options: argparse.Namespace, judge: JudgeF
     names = signature(command).parameters
     if (
         {"root", "kernel", "only"} & set(names)
-        and options.name not in _AS_IT_IS
+        and getattr(options, "name", "") not in _AS_IT_IS
         and (said := log.put_back_alone(_root()))
     ):
         _say(said)

@@ -16,7 +16,6 @@ from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import configuration, target
 from ratchet.exam.candidate.source_closure import Read, work_tree
 from ratchet.exam.candidate.target import Case
-from ratchet.exam.judge import evidence
 from ratchet.exam.measure.session import BUDGET_SECONDS
 from ratchet.loop import log
 from ratchet.loop.experiment import Idea, run_experiment
@@ -38,7 +37,7 @@ from ratchet.view.terminal import report, result_line
 from ratchet.view.text import clean
 from ratchet.view.verdict_json import verdict_document
 from ratchet.view.verdicts import across_document, across_table, problems_document, problems_table
-from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, across, evaluator, refuted
+from ratchet.wiring import BLAME, DUMPS, JudgeFunction, RepositoryJudge, across, evaluator, prune_evidence, refuted
 
 Say = Callable[[str], None]
 
@@ -230,9 +229,7 @@ def _cases(options: argparse.Namespace) -> tuple[Case, ...]:
 
 def _end(root: Path, outcome: Outcome, options: argparse.Namespace, say: Say) -> int:
     """Prune old evidence, print how an experiment ended, and return its exit code, whatever fails here."""
-    with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
-        keep = {row.id for row in (outcome.row, outcome.incumbent, outcome.baseline) if row is not None}
-        evidence.prune(root, log.experiments(root), keep=keep)
+    prune_evidence(root, (outcome.row, outcome.incumbent, outcome.baseline), say)
     try:
         for note in outcome.notes:
             say(note)

@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.exam.judge import evidence
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.steps import Progress
 from ratchet.exam.judge.verdict_cache import CACHEABLE
@@ -43,7 +42,7 @@ from ratchet.search.remote import Remote, TimedAhead
 from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import is_tpu
-from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, write_views
+from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, prune_evidence, trace_of, write_views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,9 +262,7 @@ class Bench:
         if not speaks_of_the_kernel(Status[row.status]) or outcome.status is Status.BRANCH_MOVED:
             raise Refusal(outcome.status, f"{outcome.reason}; the same command goes on from here")
         self.say(f"{candidate.message.splitlines()[0]}: {outcome.decision}, {row.reason}")
-        with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
-            keep = {one.id for one in (row, outcome.incumbent) if one is not None}
-            evidence.prune(self.root, log.experiments(self.root), keep=keep)
+        prune_evidence(self.root, (row, outcome.incumbent), self.say)
         return row
 
 

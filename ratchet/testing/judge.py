@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ import ratchet
 from ratchet.process.boot import home
 from ratchet.values.status import Refusal, Status
 
-COMMAND = "programs"
+ENTRY = "programs"
 """What is started there (``ratchet/testing/programs.py``)."""
 _SERIALISER = "flatbuffers"
 """What JAX writes programs with, plain Python; it comes without it."""
@@ -100,7 +99,6 @@ def exported(function: Callable[..., Any], arrays: Sequence[Any], chip: str, sta
         todo = f"install the JAX of your kernels, or 'pallas-ratchet[{_LIBRARY}]'"
         raise Refusal(Status.NOT_FOUND, f"jax is not in this Python ({sys.executable}): {todo}") from None
     with _serialiser():
-        from ratchet.exam.candidate.target_worker import in_stablehlo, lowering
         from ratchet.tpu import exporting
         from ratchet.tpu.chips import CHIPS
         from ratchet.values import Mesh
@@ -108,9 +106,9 @@ def exported(function: Callable[..., Any], arrays: Sequence[Any], chip: str, sta
         leaves, tree = jax.tree.flatten(tuple(arrays))
         shapes = jax.tree.leaves(jax.eval_shape(lambda *given: given, *arrays))
         try:
-            with lowering(Mesh(), CHIPS[chip]):
+            with exporting.lowering(Mesh(), CHIPS[chip]):
                 program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), shapes)
-            return bytes(in_stablehlo(program, stablehlo).serialize()), leaves
+            return bytes(exporting.in_stablehlo(program, stablehlo).serialize()), leaves
         except Exception as error:
             raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
 
@@ -144,13 +142,12 @@ def _command() -> tuple[list[str], dict[str, str]]:
     folder = home.environment()
     if folder is not None and home.ready(folder):
         python = os.path.realpath(folder / "bin" / "python")
-        return [python, "-I", "-S", str(home.START), "ratchet", COMMAND], home.judges_environment(os.environ, folder)
+        return [python, "-I", "-S", str(home.START), ENTRY], home.judges_environment(os.environ, folder)
     if ratchet.missing():
         todo = f"`{home.PROGRAM} setup` makes it, once for all repositories"
         raise Refusal(Status.NOT_FOUND, f"the judge has no environment to compile in yet: {todo}")
-    code = (
-        f"import sys; sys.path[:0] = [{str(home.PACKAGE_ROOT)!r}]; from ratchet.testing.{COMMAND} import serve; serve()"
-    )
+    code = f"import sys; sys.path[:0] = [{str(home.PACKAGE_ROOT)!r}]; "
+    code += "from ratchet.testing.programs import main; sys.exit(main())"
     return [sys.executable, "-P", "-c", code], dict(os.environ)
 
 
@@ -186,8 +183,7 @@ def _serialiser() -> Iterator[None]:
     spare = [str(one.parent) for one in folder.glob(f"lib/python*/site-packages/{_SERIALISER}")] if folder else []
     sys.path.extend(spare)
     try:
-        importlib.import_module(_SERIALISER)
-        importlib.import_module(f"{_SERIALISER}.compat")
+        import flatbuffers.compat  # noqa: F401 - from here on JAX finds it
     except ModuleNotFoundError:
         todo = f"`{home.PROGRAM} setup`, or pip install {_SERIALISER}"
         raise Refusal(Status.NOT_FOUND, f"{_SERIALISER}, which JAX writes programs with, is nowhere: {todo}") from None

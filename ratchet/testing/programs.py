@@ -22,13 +22,14 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.explain import vmem_text
 
 
-def serve() -> None:
-    """Answer what standard input asks, until it ends; answers go to what was standard output."""
+def main() -> int:
+    """Answer what standard input asks, until it ends; answers go to what was standard output. Returns 0."""
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)  # nothing else may speak there
         print(json.dumps({"stablehlo": newest_stablehlo()}), file=out, flush=True)
         for line in sys.stdin:
             print(json.dumps(_answer(json.loads(line))), file=out, flush=True)
+    return 0
 
 
 def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any
 
 import jax
 from jax import export
+from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.tpu.chips import V5E, Chip
 from ratchet.values import Mesh
-from ratchet.values.status import Status
+from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import GPU_KERNELS
 
 GPU = "NVIDIA A100"
@@ -90,6 +91,35 @@ def for_tpu(mesh: Mesh | None = None, chip: Chip = V5E) -> Iterator[jax.sharding
     keep_barriers_inside()
     with lines_apart(), jax.sharding.use_abstract_mesh(ambient):
         yield ambient
+
+
+@contextlib.contextmanager
+def lowering(mesh: Mesh, chip: Chip) -> Iterator[Any]:
+    """While the block runs, kernels see ``chip``, in a JAX that can say so; it gives the ambient mesh.
+
+    Raises:
+      Refusal: ``USAGE`` for a mesh under another JAX.
+    """
+    if hasattr(jax.sharding, "AbstractDevice"):
+        with for_tpu(mesh, chip) as ambient:
+            yield ambient
+    elif mesh.chips > 1:
+        raise Refusal(Status.USAGE, f"JAX {jax.__version__} exports for one chip here: wanted 0.9 or newer for a mesh")
+    else:
+        yield None
+
+
+def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
+    """``program`` written in StableHLO ``newest``, such as ``1.17.0``, where this JAX writes a newer one.
+
+    Raises:
+      ValueError: an operation has no form in that version. Nothing of a program is left out.
+    """
+    own = stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
+    if stablehlo.get_smaller_version(own, newest) == own:
+        return program
+    written = stablehlo.serialize_portable_artifact_str(str(program.mlir_module()), newest)
+    return dataclasses.replace(program, mlir_module_serialized=written)
 
 
 def placed(avals: Any, mesh: Mesh, ambient: jax.sharding.AbstractMesh) -> Any:

@@ -6,26 +6,22 @@ the record is believed: the judge reads the program itself.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import export
-from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.exam.candidate.user_code import SourceFinder, answer, blame, specs_of
 from ratchet.process.sandbox.child import serve
-from ratchet.tpu.chips import CHIPS, Chip
-from ratchet.tpu.exporting import exported, for_tpu, placed
+from ratchet.tpu.chips import CHIPS
+from ratchet.tpu.exporting import exported, in_stablehlo, lowering, placed
 from ratchet.values import Mesh
-from ratchet.values.status import Refusal, Status
+from ratchet.values.status import Status
 
 MESH = ("mesh", "input_shardings")
 """What a request and ``get_tiling_meta()`` say of one, in the words of ``exam.problem.mesh``."""
@@ -50,22 +46,6 @@ def arguments(asked: Mapping[str, Any], files: SourceFinder) -> Any:
         return made if isinstance(made, tuple) else (made,)
 
 
-@contextlib.contextmanager
-def lowering(mesh: Mesh, chip: Chip) -> Iterator[Any]:
-    """While the block runs, kernels see ``chip``, in a JAX that can say so; it gives the ambient mesh.
-
-    Raises:
-      Refusal: ``USAGE`` for a mesh under another JAX.
-    """
-    if hasattr(jax.sharding, "AbstractDevice"):
-        with for_tpu(mesh, chip) as ambient:
-            yield ambient
-    elif mesh.chips > 1:
-        raise Refusal(Status.USAGE, f"JAX {jax.__version__} exports for one chip here: wanted 0.9 or newer for a mesh")
-    else:
-        yield None
-
-
 def mesh_of(asked: Mapping[str, Any], leaves: Sequence[Any], files: SourceFinder) -> tuple[Mesh, dict[str, Any]]:
     """The mesh that is asked for, or that a kernel file declares; also as it was said, which the judge checks."""
     said = {name: asked[name] for name in MESH}
@@ -79,19 +59,6 @@ def mesh_of(asked: Mapping[str, Any], leaves: Sequence[Any], files: SourceFinder
         splits = [[(axis,) if isinstance(axis, str) else tuple(axis or ()) for axis in split]
                   for split in said.get("input_shardings", ())]  # fmt: skip
         return Mesh(axes=axes, inputs=tuple(map(tuple, splits)) if axes else ()), said
-
-
-def in_stablehlo(program: export.Exported, newest: str) -> export.Exported:
-    """``program`` written in StableHLO ``newest``, such as ``1.17.0``, where this JAX writes a newer one.
-
-    Raises:
-      ValueError: an operation has no form in that version. Nothing of a program is left out.
-    """
-    own = stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
-    if stablehlo.get_smaller_version(own, newest) == own:
-        return program
-    written = stablehlo.serialize_portable_artifact_str(str(program.mlir_module()), newest)
-    return dataclasses.replace(program, mlir_module_serialized=written)
 
 
 def examine(asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The first file of the judge's that runs: ``python -I -S ratchet/process/boot/start.py ratchet|prepare ARGUMENTS``.
 
 ``under ENVIRONMENT ARGUMENTS`` is ``ratchet`` with the packages of that environment, another JAX's, ``upgrade
-ENVIRONMENT FOLDER`` one side of a comparison of two, and ``prewarm`` prepares a new environment for its first verdict.
+ENVIRONMENT FOLDER`` one side of a comparison of two, ``programs`` what tests of kernels ask, and ``prewarm`` prepares
+a new environment for its first verdict.
 
 Python has then looked at no variable, no ``.pth`` file, no ``sitecustomize`` and no folder of the caller's. This file
 reads every source of the judge's once, and from then on only those are modules of the judge's. Packages come from
@@ -28,6 +29,7 @@ ENTRIES = {
     "prepare": "ratchet.__main__:run_prepare",
     "under": "ratchet.__main__:run",
     "upgrade": "ratchet.upgrade.side:main",
+    "programs": "ratchet.testing.programs:main",
     "prewarm": "ratchet.process.boot.installed:prewarm",
 }
 """What can be run, by its first argument: modules above this one, so none is imported before the server is there."""

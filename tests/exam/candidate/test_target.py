@@ -10,10 +10,10 @@ from jax import export
 from jaxlib.mlir.dialects import stablehlo
 
 from ratchet.exam.candidate import arrays, target
-from ratchet.exam.candidate.target_worker import in_stablehlo
 from ratchet.process import key
 from ratchet.process.sandbox import interpreter
 from ratchet.process.sandbox.child import NAMES
+from ratchet.tpu.exporting import in_stablehlo
 from ratchet.values import ArraySpec
 from ratchet.values.status import Refusal, Status
 from tests.refusals import refused

@@ -167,3 +167,58 @@ def test_both_ways_in_let_the_same_variables_through():
         "RATCHET_LIBRARY_PATH": "z",
         "RATCHET_ENVIRONMENT": "/e",
     }
+
+
+def test_what_it_made_is_listed_and_then_removed(site, tmp_path):
+    caches = tmp_path / "my caches"
+    own = caches / "pallas-ratchet"
+    environment = own / "environments" / "0123456789abcdef"
+    environment.mkdir(parents=True)
+    own.chmod(0o700)
+    (environment / "package.py").write_text("x" * 2_000_000)
+    (own / "code-1").mkdir()
+    (own / "code-1" / "a.pyc").write_text("x" * 1_000_000)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (own / "code-1" / "link").symlink_to(outside)
+    (outside / "mine").write_text("mine")
+    listed = site.ratchet("uninstall", folder=tmp_path, XDG_CACHE_HOME=str(caches))
+    assert listed.returncode == 0, listed.stderr
+    assert f"would remove {environment} (an environment, 2.0 MB)" in listed.stdout
+    assert f"would remove {own} (compiled code and what is remembered of installed packages, 1.0 MB)" in listed.stdout
+    assert "`ratchet uninstall --yes` removes it" in listed.stdout
+    assert (environment / "package.py").exists()
+    done = site.ratchet("uninstall", "--yes", folder=tmp_path, XDG_CACHE_HOME=str(caches))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not own.exists()
+    assert (outside / "mine").read_text() == "mine"
+    assert "left: results.tsv, hlo_dumps/" in done.stdout
+
+
+def test_the_private_folder_is_where_caches_are_but_in_no_repository(site, tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path / "a tree"], check=True)
+    for name, used in (("caches", True), ("a tree/caches", False), ("", False)):
+        where = str(tmp_path / name) if name else "relative"
+        done = site.ratchet("uninstall", folder=tmp_path, XDG_CACHE_HOME=where)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / name / "pallas-ratchet").is_dir() is used or not name
+        assert not (tmp_path / "relative").exists()
+
+
+def test_a_working_directory_that_was_removed_is_said_in_a_line(site, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); " + RUN
+    done = subprocess.run(
+        [*BARE, "-c", code, site.root, "log"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == Status.NOT_FOUND.exit_code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("NOT_FOUND: the working directory cannot be used (No such file or directory): `cd` into")
+
+
+def test_a_bare_repository_is_said_to_be_one(site, tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare.git"], check=True)
+    done = site.ratchet("status", folder=tmp_path / "bare.git" / "refs", RATCHET_ENVIRONMENT=sys.prefix)
+    assert done.returncode == Status.NOT_A_REPOSITORY.exit_code
+    assert f"{tmp_path / 'bare.git'} is a bare repository, without files: work in a clone of it" in done.stderr
