@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import tempfile
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from ratchet.exam.candidate.tracer import TraceRequest
 from ratchet.exam.judge import evidence as evidence_room
 from ratchet.exam.judge.request import Request
 from ratchet.exam.judge.seal import protected_paths, recent_seal, seal
+from ratchet.exam.judge.secret import clone_folder
 from ratchet.exam.judge.steps import INTERNAL_ERROR, Progress, Silent, internal
 from ratchet.exam.judge.workers import Workers
 from ratchet.exam.measure import devices
@@ -50,6 +52,10 @@ HLO = "optimized.hlo.pb"
 """The compiled module, among the dumps."""
 IGNORE = "*\n!README.md\n"
 """Of an evidence folder, git keeps what it says about itself."""
+
+
+_MODELLED = "modelled"
+"""In a clone's own folder: the run that a report was last made of."""
 
 
 class JudgeFunction(Protocol):
@@ -307,6 +313,57 @@ def refuted(root: Path, row: Row) -> Mapping[Key, Refuted]:
         return recorded.from_file(tuple[Loss, ...], root / DUMPS / name / LOSSES) or ()  # type: ignore[arg-type]
 
     return refuted_losses.refuted(log.rows(root), kernel=row.kernel, like=row, losses=losses)
+
+
+def modelled_again(
+    root: Path, row: Row, source: bytes, function: JudgeFunction, say: Callable[[str], None]
+) -> Path | None:
+    """The modelled run of a row's kernel, made anew without its values: no row, and no evidence of an experiment.
+
+    It is kept in the clone's own folder until another is made, by judge and kernel.
+
+    Args:
+      root: the repository's top.
+      row: a row with a latency.
+      source: the kernel file's bytes.
+      say: is told that it takes a while, and what keeps it from being made.
+
+    Returns:
+      A folder with ``hlo_dumps`` and ``profile_data`` as evidence has them; None where it cannot be modelled.
+    """
+    name = f"{row.chip}-model"
+    if name not in devices.MODELS:
+        return None
+    judge = RepositoryJudge(root=root, function=function, evaluator=name)
+    own = Root(clone_folder(root))
+    made_by = hashlib.sha256(f"{judge.seal()} {row.kernel_blob} {row.kernel} {name}".encode()).hexdigest()[:16]
+    folder = own.path / _MODELLED / made_by
+    if paths.exists(folder / DUMPS / TIMELINE):
+        return folder
+    say(f"modelling {row.kernel} for its cycles: its evidence is not on this disk (--no-judge leaves it out)")
+    paths.remove(own.path / _MODELLED)
+    with tempfile.TemporaryDirectory(prefix="ratchet-") as work:
+        kernel = Path(work, Path(row.kernel).name)
+        paths.write(kernel, source)
+        request = Request(
+            kernel=kernel,
+            root=root,
+            kernel_rel=row.kernel,
+            conditions=judge.conditions(row.kernel),
+            chip=judge.chip,
+            evidence=folder / DUMPS,
+            model_only=True,
+        )
+        try:
+            verdict = function(request)
+            write_views(verdict, request, trace_of(folder / TRACES, row.id))
+        except (Refusal, OSError) as error:
+            say(f"{row.kernel} could not be modelled: {error}")
+            return None
+    if verdict.timeline is None:
+        say(f"{row.kernel} could not be modelled: {verdict.status.name}: {verdict.reason}")
+        return None
+    return folder
 
 
 def internal_error(request: Request, error: Exception) -> Verdict:

@@ -17,14 +17,15 @@ from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.process.root import Root
 from ratchet.report import words
-from ratchet.report.gather import kernels, material
+from ratchet.report.gather import Model, kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
 from ratchet.report.story import Material, Story, story
 from ratchet.report.tables import document
+from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.text import clean
-from ratchet.wiring import DUMPS
+from ratchet.wiring import DUMPS, JudgeFunction, modelled_again
 
 DEFAULT, KERNEL = "report.html", "kernel.py"
 _INDEX = "index.html"
@@ -38,9 +39,26 @@ def report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="HTML", help="default: report.html, here")
     json_option(parser, "print the numbers as one JSON document; a page only with -o")
     parser.add_argument("--gallery", type=Path, metavar="DIR", help="instead: one page for each kernel, and an index")
+    _no_judge(parser)
 
 
-def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+def _no_judge(parser: argparse.ArgumentParser) -> None:
+    what = "model nothing, though the current kernel's cycles and VMEM are not on this disk"
+    parser.add_argument("--no-judge", action="store_true", help=what)
+
+
+def _model(options: argparse.Namespace, root: Path, function: JudgeFunction | None, say: Say) -> Model:
+    """Models a kernel for a page, once; nothing where nobody wants that."""
+
+    def model(row: Row, source: bytes) -> Path | None:
+        if function is None or options.no_judge:
+            return None
+        return modelled_again(root, row, source, function, say)
+
+    return model
+
+
+def report_command(options: argparse.Namespace, *, root: Path, say: Say, function: JudgeFunction | None = None) -> int:
     """Write the page of one kernel file, or of all of them with an index; with ``--json`` print the same as numbers."""
     from ratchet.report.page import page  # imports Altair, which reading a command line need not wait for
 
@@ -48,7 +66,7 @@ def report_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
         if options.file or options.output or options.json:
             raise Refusal(Status.USAGE, "--gallery writes a page for every kernel file: it takes no FILE, -o or --json")
         return _gallery(root, options.gallery, say)
-    overview = story(material(root, which(root, options.file)))
+    overview = story(material(root, which(root, options.file), _model(options, root, function, say)))
     if options.json:
         print(dumps(document(overview)))
     if options.output is not None or not options.json:
@@ -120,6 +138,7 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file and a port."""
     kernel_file(parser, name="file")
     parser.add_argument("--port", type=_port, default=8790, metavar="N", help="default 8790; 0 for any that is free")
+    _no_judge(parser)
 
 
 def _port(text: str) -> int:
@@ -129,12 +148,15 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def serve_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
+def serve_command(options: argparse.Namespace, *, root: Path, say: Say, function: JudgeFunction | None = None) -> int:
     """Serve the report of one kernel file, as it is now, until it is interrupted."""
     kernel = which(root, options.file)
-    history = History(root)
+    history, model = History(root), _model(options, root, function, say)
+    material(root, kernel, model)  # before the first page is asked for
     try:
-        server = LiveServer(options.port, page=lambda: _page(root, kernel), version=lambda: _version(history, root))
+        server = LiveServer(
+            options.port, page=lambda: _page(root, kernel, model), version=lambda: _version(history, root)
+        )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -151,11 +173,11 @@ def serve_command(options: argparse.Namespace, *, root: Path, say: Say) -> int:
     return Status.PASS.exit_code
 
 
-def _page(root: Path, kernel: str) -> str:
+def _page(root: Path, kernel: str, model: Model) -> str:
     from ratchet.report.page import page
 
     try:
-        known = material(root, kernel)
+        known = material(root, kernel, model)
     except Refusal as refusal:  # a ledger that somebody edits while it is shown
         known = Material(repository=root.name, kernel=kernel, rows=(), broken=(refusal.status, refusal.message))
     return page(story(known), live=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,8 +46,14 @@ def kernels(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.kernel for row in log.rows(root) if row.decision != MERGED))
 
 
-def material(root: Path, kernel: str) -> Material:
+Model = Callable[[Row, bytes], Path | None]
+"""Gives a folder with the modelled run of a row's kernel, ``dumps`` and ``traces`` in it, as evidence has them."""
+
+
+def material(root: Path, kernel: str, model: Model = lambda _row, _source: None) -> Material:
     """Everything known of one kernel file of the repository at ``root``; no rows where the ledger has none of it.
+
+    ``model`` is asked where the current kernel has no evidence on this disk.
 
     Raises:
         Refusal: LEDGER_BROKEN, NOT_A_REPOSITORY.
@@ -67,7 +73,7 @@ def material(root: Path, kernel: str) -> Material:
         head_blob=blob,
         sources=_sources(history, {blob, *(row.kernel_blob for row in rows)} - {""}),
         problem=_problem(root / kernel),
-        evidence=_evidence(root, rows, blob),
+        evidence=_evidence(history, rows, blob, model),
         origins={} if origins.no_key else Counter(origins.by_id[row.id] for row in rows),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         under_way=under_way(history),
@@ -94,26 +100,29 @@ def _problem(kernel: Path) -> Problem | None:
         return None
 
 
-def _evidence(root: Path, rows: tuple[Row, ...], blob: str) -> Evidence | None:
-    """Of the newest row that has the current kernel's bytes and evidence here; else of none."""
+def _evidence(history: History, rows: tuple[Row, ...], blob: str, model: Model) -> Evidence | None:
+    """Of the newest row that has the current kernel's bytes and evidence here, else of that kernel modelled anew."""
     current = [row for row in rows if row.median_ms and row.in_place]
     wanted = blob if any(row.kernel_blob == blob for row in current) else current[-1].kernel_blob if current else ""
-    for row in reversed(rows):
-        if row.kernel_blob != wanted or not row.median_ms or Path(row.id).name != row.id:
-            continue
-        one = _of_row(root, row)
+    of_it = [
+        row for row in reversed(rows) if row.kernel_blob == wanted and row.median_ms and Path(row.id).name == row.id
+    ]
+    for row in of_it:
+        one = _of_row(row, history.root / DUMPS / row.id, history.root / TRACES)
         if one.timeline is not None or one.instances:
             return one
+    for row in of_it[:1]:
+        if not history.objects.unresolved([wanted]) and (folder := model(row, history.objects.blob(wanted))):
+            return replace(_of_row(row, folder / DUMPS, folder / TRACES), is_new=True)
     return None
 
 
-def _of_row(root: Path, row: Row) -> Evidence:
-    folder = root / DUMPS / row.id
+def _of_row(row: Row, folder: Path, traces: Path) -> Evidence:
     return Evidence(
         id=row.id,
         timeline=recorded.from_file(Timeline, folder / TIMELINE),
         vmem=tuple(_vmem(folder, row.chip)),
-        step=grid_step(trace_of(root / TRACES, row.id)),
+        step=grid_step(trace_of(traces, row.id)),
         instances=tuple(_instances(folder / _VERIFICATION)),
     )
 

@@ -75,6 +75,8 @@ class Evidence:
     """Of the kernels of the program."""
     step: GridStep | None = None
     instances: tuple[Instance, ...] = ()
+    is_new: bool = False
+    """Modelled for this page, in place of what the experiment left elsewhere; no values were executed."""
 
 
 @dataclass(frozen=True, kw_only=True)
