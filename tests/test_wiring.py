@@ -201,6 +201,27 @@ def test_a_command_gets_what_its_keywords_name(name, monkeypatch, tmp_path):
     assert cli.call(command, argparse.Namespace(kernel=None), judge) == 7
 
 
+def test_a_kernel_is_modelled_again_for_a_report_once(tmp_path):
+    """Its compiler, schedule and trace are those of a verdict; no row and no evidence of an experiment comes of it."""
+    source = ATTENTION.encode()
+    one = row(id="e1", kernel="a folder/kernel.py", chip="v5e", kernel_blob="b1")
+    said = []
+    folder = wiring.modelled_again(tmp_path, one, source, judge, said.append)
+    assert folder is not None
+    assert (folder / "hlo_dumps" / "timeline.json").is_file()
+    assert wiring.trace_of(folder / "profile_data", "e1").is_file()
+    assert said == [
+        "modelling a folder/kernel.py for its cycles: its evidence is not on this disk (--no-judge leaves it out)"
+    ]
+    assert wiring.modelled_again(tmp_path, one, source, judge, said.append) == folder
+    assert len(said) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".ratchet"]
+    wrong = wiring.modelled_again(tmp_path, row(id="e2", kernel="k.py", chip="v5e"), b"1 +", judge, said.append)
+    assert wrong is None
+    assert said[-1].startswith("k.py could not be modelled: ")
+    assert wiring.modelled_again(tmp_path, row(id="e3", kernel="k.py", chip="A100"), b"", judge, said.append) is None
+
+
 def test_evidence_that_goes_is_said_and_each_kernels_newest_stays(tmp_path, monkeypatch):
     rows = [row(id=f"e{number:02}", kernel="a.py" if number < 2 else "b.py", median_ms="1.0") for number in range(24)]
     monkeypatch.setattr(wiring.log, "rows", lambda _root: tuple(rows))

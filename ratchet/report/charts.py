@@ -187,7 +187,8 @@ def roofline(story: Story) -> Spec | None:
     last = [point for point in kept if current and point["number"] == current.number]
     if last and current:
         here = {**last[0], "label": f"now: {words.share_of_roofline(current)}"}
-        layers.append(label_of(here, x, y, align="left", dx=10, color="var(--ink)", fontWeight="bold"))
+        place = {"align": "left", "baseline": "top", "dx": 10, "dy": 6}  # below a roof that it may be at
+        layers.append(label_of(here, x, y, **place, color="var(--ink)", fontWeight="bold"))
     return spec_of(alt.layer(*layers), height=_HEIGHT)
 
 

@@ -47,7 +47,7 @@ def kernels(root: Path) -> tuple[str, ...]:
 
 
 Model = Callable[[Row, bytes], Path | None]
-"""Gives a folder with the modelled run of a row's kernel, ``dumps`` and ``traces`` in it, as evidence has them."""
+"""Gives a folder with the modelled run of a row's kernel: its evidence in ``hlo_dumps``, traces as in a repository."""
 
 
 def material(root: Path, kernel: str, model: Model = lambda _row, _source: None) -> Material:

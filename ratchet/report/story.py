@@ -248,9 +248,8 @@ def story(material: Material) -> Story:
     """The rows of a kernel related to each other."""
     tracks: dict[str, list[Experiment]] = {}
     in_place = ""
-    for place, entry in enumerate(entries(material.rows), start=1):
-        if entry.repeats:
-            continue
+    shown = [entry for entry in entries(material.rows) if not entry.repeats]
+    for place, entry in enumerate(shown, start=1):
         row, outcome = entry.row, _outcome(entry.row)
         compared = outcome in (Outcome.KEPT, Outcome.REVERTED)
         made = Experiment(

@@ -88,7 +88,9 @@ def repository(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def asked(**options: Any) -> Namespace:
-    return Namespace(**{"file": None, "output": None, "json": False, "gallery": None, "kernel": None, **options})
+    return Namespace(
+        **{"file": None, "output": None, "json": False, "gallery": None, "kernel": None, "no_judge": False, **options}
+    )
 
 
 def silent(_line: str) -> None:
@@ -131,6 +133,22 @@ def test_a_clone_has_rows_but_neither_evidence_nor_reverted_kernels(repository: 
     assert known.evidence is None
     assert len(known.sources) == 2
     assert page_room.page(story(known)).count("The change is not in this clone") == 2
+    asked_for = []
+
+    def model(row, source):
+        asked_for.append((row.id, source))
+        shutil.copytree(repository / "hlo_dumps" / row.id, tmp_path / "modelled" / "hlo_dumps")
+        shutil.copytree(repository / "profile_data", tmp_path / "modelled" / "profile_data")
+        return tmp_path / "modelled"
+
+    whole = material(tmp_path / "clone", "kernel.py", model)
+    assert asked_for == [(known.rows[1].id, kernel_text(2000.0, "TIMES = 1.0, 0.1\n").encode())]
+    assert whole.evidence == dataclasses.replace(material(repository, "kernel.py").evidence, is_new=True)
+    text = page_room.page(story(whole))
+    assert "modelled again for this page: no values were executed" in text
+    assert "No grid step is recorded here" not in text
+    assert material(repository, "kernel.py", model).evidence.is_new is False
+    assert len(asked_for) == 1, "what is on the disk is not modelled"
 
 
 def test_evidence_that_is_none_is_not_shown(repository: Path) -> None:
