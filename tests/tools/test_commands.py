@@ -9,6 +9,7 @@ from tools.documents import Block, inline_code, pages, read
 
 NOT_RUN = {
     ("CONTRIBUTING.md", "Needs the network"),
+    ("docs/ci.md", "Needs the network"),
     ("README.md", "Needs ten minutes"),  # .ci/run runs it
     ("docs/ci.md", "Needs a repository of yours with such a list"),  # tests/commands/test_ci.py runs it in one
     ("docs/cluster.md", "Needs several machines"),  # tests/search/test_nodes.py has nodes on one
