@@ -47,8 +47,12 @@ def setup_command(options: argparse.Namespace) -> int:
         raise Refusal(Status.INFRASTRUCTURE, PRIVATE)
     if not home.ready(own):
         own.parent.mkdir(parents=True, exist_ok=True)
+        fetched = own.with_name(f"{own.name}.packages")
+        if shutil.which("uv") is None:  # one of our own is fetched, whose downloads nobody else would look for
+            os.environ.setdefault("UV_CACHE_DIR", str(fetched))
         if code := bootstrap.main(own, home.LOCK):
             return code
+        shutil.rmtree(fetched, ignore_errors=True)
         bootstrap.prewarm(own)
     print(f"the judge's environment is {own}")
     return Status.PASS.exit_code

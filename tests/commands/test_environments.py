@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -260,3 +261,26 @@ def test_a_users_repository_has_the_jax_that_it_has_installed(private, pip, tmp_
     for one in ("jax-9.9", "libtpu-0.9"):
         (private / "jax-9.9" / "lib" / "python3.13" / "site-packages" / f"{one}.dist-info").mkdir(parents=True)
     assert environments.of_repository(asked) == "", "it is there already"
+
+
+def test_what_set_up_downloads_with_a_uv_of_its_own_does_not_stay(private, tmp_path, monkeypatch, capsys):
+    own = tmp_path / "an environment"
+    monkeypatch.setattr(home, "environment", lambda: own)
+    monkeypatch.setattr(bootstrap, "prewarm", lambda _: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("UV_CACHE_DIR", "")  # so that what is set here is taken back
+    monkeypatch.delenv("UV_CACHE_DIR")
+    codes = [69, 0]
+
+    def make(venv, _lock):
+        fetched = Path(os.environ["UV_CACHE_DIR"])
+        assert fetched.parent == venv.parent
+        fetched.mkdir(exist_ok=True)
+        return codes.pop(0)
+
+    monkeypatch.setattr(bootstrap, "main", make)
+    assert main(["setup"], unjudged) == 69
+    assert list(tmp_path.glob("*.packages")), "to go on from"
+    assert main(["setup"], unjudged) == 0
+    assert not list(tmp_path.glob("*.packages"))
+    assert capsys.readouterr().out == f"the judge's environment is {own}\n"
