@@ -15,6 +15,7 @@ from typing import Any
 
 from ratchet.exam.measure.devices import MODEL
 from ratchet.exam.measure.session import BUDGET_SECONDS
+from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.tpu.chips import CHIPS, V5E
 from ratchet.values import MEASURED
@@ -233,7 +234,7 @@ def _read_file(options: argparse.Namespace, rest: Sequence[str]) -> list[str]:
             first = kind(plain.pop(0))
     else:
         words = [*([] if first is None else [str(first)]), *knobs, *plain]
-        first = kind(words.pop(0)) if words and (named is None or "=" not in words[0]) else None
+        first = kind(words.pop(0)) if words and (paths.is_file(words[0]) or "=" not in words[0]) else None
         options.knobs, plain = words, []
         if not words:
             raise Refusal(Status.USAGE, "there are no knobs: wanted NAME=VALUES after the file, such as BQ=512,1024")

@@ -126,6 +126,7 @@ def test_what_judges_is_a_device_or_a_chip_that_is_modelled(given: list[str], ev
         ("explain", None, None),
         ("across --json", None, None),
         ("sweep a.py B=1 C=2", "a.py", ["B=1", "C=2"]),
+        ("sweep B=1 C=2", None, ["B=1", "C=2"]),
         ("sweep a.py --json B=1 C=2", "a.py", ["B=1", "C=2"]),
         ("sweep B=1 --kernel a.py C=2", "a.py", ["B=1", "C=2"]),
         ("fit --chip v6e --kernel a.py B=1", "a.py", ["B=1"]),
