@@ -28,6 +28,7 @@ from ratchet.process.boot import home
 from ratchet.process.sandbox import folder as folders
 from ratchet.values.agent import Ending, Rules, Stop, Turn
 from ratchet.values.status import Refusal, Status
+from ratchet.view.text import cause
 
 FOLDER = "hlo_dumps"
 ABOUT = """\
@@ -79,7 +80,8 @@ class Agent:
                 record = json.dumps(asdict(turn) | {"ending": turn.ending.value}) + "\n"
                 paths.write(here / "turn.json", record.encode())
                 turns.append(turn)
-                self.say(f"turn {turn.number}: {turn.ending.value} {turn.status} {turn.decision} {turn.note}".strip())
+                said = [turn.ending.value, turn.status, turn.decision, turn.note]
+                self.say(f"turn {turn.number}: {' '.join(filter(None, said))}{turn.why and f': {turn.why}'}")
         return folder, tuple(turns), end
 
     def _turn(self, number: int, here: Path, folder: Path) -> Turn:
@@ -126,10 +128,10 @@ class Agent:
         blob = history.objects.name(data, target.kernel)
         for row in log.rows(target.root):
             if row.kernel == target.kernel and row.kernel_blob == blob:
-                known = {"id": row.id, "status": row.status, "decision": row.decision}
+                known = {"id": row.id, "status": row.status, "decision": row.decision, "why": cause(row.reason)}
                 return _ended(number, done, Ending.REPEATED, note, **known)
         outcome = experiment(target, data, note)
-        known = {name: outcome[name] or "" for name in ("id", "status", "decision")}
+        known = {name: outcome[name] or "" for name in ("id", "status", "decision", "why")}
         return _ended(number, done, Ending.JUDGED, note, **known)
 
 

@@ -27,7 +27,7 @@ from ratchet.loop import log, recorded
 from ratchet.process.root import Root
 from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
-from ratchet.view.text import clean, kind_of, number
+from ratchet.view.text import cause, clean, kind_of, number
 
 WAIT_S = 40.0
 """How long a tool waits for its job where the client does not say: clients give up after 60 s."""
@@ -195,6 +195,7 @@ def _short_row(row: Row) -> dict[str, Any]:
     numbers = {"latency_ms": row.median_ms, "score": row.score, "vmem_bytes": row.vmem_bytes, "spills": row.spills}
     return {
         **{name: getattr(row, name) for name in texts},
+        "why": cause(row.reason),
         "kind": kind_of(row.evaluator) if row.evaluator else "",
         **{name: number(text) for name, text in numbers.items()},
     }

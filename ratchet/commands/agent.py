@@ -23,7 +23,7 @@ from ratchet.view.ledger import log_table
 from ratchet.view.text import clean, columns
 from ratchet.wiring import make_folders
 
-_ROWS, _COLUMNS = 30, 110
+_ROWS, _COLUMNS, _WHY = 30, 110, 120
 _BRIEF_SECONDS = 120
 
 
@@ -94,10 +94,11 @@ def run_text(turns: Sequence[Turn], end: Stop, folder: str) -> str:
             clean(turn.status, 24),
             clean(turn.decision, 24),
             clean(turn.note, 60),
+            clean(turn.why, _WHY),
         ]
         for turn in turns
     ]
-    lines = columns([["turn", "ended", "took", "experiment", "status", "decision", "note"], *rows])
+    lines = columns([["turn", "ended", "took", "experiment", "status", "decision", "note", "why"], *rows])
     return "\n".join([*(f"  {line}" for line in lines), f"stopped: {end.value}", f"transcripts: {clean(folder)}"])
 
 
@@ -107,7 +108,7 @@ def run_document(turns: Sequence[Turn], end: Stop, folder: str) -> dict[str, Any
         "turn": "number",
         "ending": lambda turn: turn.ending.name.lower(),
         ...: (),
-        **or_null("id", "status", "decision"),
+        **or_null("id", "status", "decision", "why"),
     }
     return {"stopped": end.name.lower(), "folder": folder, "turns": plain(turns, {Turn: of_turn})}
 

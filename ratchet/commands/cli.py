@@ -104,7 +104,7 @@ def _refused(status: Status, message: str, as_json: bool) -> int:
     if as_json:
         print(dumps(verdict_document(None, outcome=status, decision=None, reason=message)))
     else:
-        print(result_line(None, decision="none", status=status))
+        print(result_line(None, decision="none", status=status, why=message))
     return status.exit_code
 
 

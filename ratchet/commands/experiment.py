@@ -29,7 +29,7 @@ from ratchet.project import table
 from ratchet.project.judging import ProjectJudge, together
 from ratchet.project.table import Project
 from ratchet.tpu.chips import V5E
-from ratchet.values import MEASURED
+from ratchet.values import MEASURED, Decision
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.streams import Progress
@@ -269,4 +269,6 @@ def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
 
 def _print_result(outcome: Outcome) -> None:
     score = outcome.verdict.score if outcome.verdict else None
-    print(result_line(score, decision=outcome.decision or "none", status=outcome.status))
+    told = outcome.status is not Status.PASS or outcome.decision == Decision.KEPT
+    why = outcome.reason if told else ""
+    print(result_line(score, decision=outcome.decision or "none", status=outcome.status, why=why))

@@ -50,6 +50,8 @@ class Comparison:
 
     same: bool
     reason: str
+    kind: str = ""
+    """Of what counts as the same: what it is, and from which difference on that would count."""
 
 
 def of_score(score: Score) -> ModelledLatency:
@@ -93,9 +95,10 @@ def compare(one: ModelledLatency, other: ModelledLatency) -> Comparison:
         return Comparison(same=False, reason="nothing is traded for it, which the model ranks reliably")
     if traded and apart >= TRADE_APART:
         return Comparison(same=False, reason="issued cycles are traded for waiting, but they are far enough apart")
-    kind = "a trade" if traded else f"a change of waiting under {WAITING_APART:.0%}"
+    kind = f"a trade under {TRADE_APART:.0%}" if traded else f"a change of waiting under {WAITING_APART:.0%}"
     return Comparison(
         same=True,
+        kind=kind,
         reason=f"their bands overlap, and {issued:+.4f} ms of issued cycles against {wait:+.4f} ms of waiting is "
         f"{kind}, which the model does not rank reliably",
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from ratchet.loop.compare import compare, of_row, of_score
 from ratchet.loop.series import series_of
-from ratchet.values import MEASURED, Bar, Conditions, Decision, Paired, Row, Score, Verdict
+from ratchet.values import MEASURED, Bar, Conditions, Decision, Paired, ProblemCost, Row, Score, Verdict
 from ratchet.values.status import Status
 
 _LAST_KERNEL_STATUS = 49  # exit codes above it are the judge's own troubles
@@ -50,6 +51,8 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
         reason = f"score {score.score!r} is not a possible number (wanted: finite and above zero)"
         return Ruling(decision=Decision.REVERTED, status=Status.INVALID, reason=reason)
     measured = candidate.conditions.evaluator in MEASURED
+    if any(one.slower for one in candidate.problems):
+        return _not_better(_paid(candidate.problems))
     if incumbent is None or scored(incumbent) is None:
         how = "measured" if measured else "modelled"
         reason = f"the first kernel that passes, score {score.score:.6g}, {how}"
@@ -57,7 +60,7 @@ def decide(candidate: Verdict, incumbent: Row | None, *, accept_trade: bool = Fa
     if differing := differences(candidate.conditions, conditions_of(incumbent)):
         raise ValueError(f"not comparable, these differ: {', '.join(differing)}")
     if not measured:
-        return _modelled(score, incumbent, accept_trade=accept_trade)
+        return _modelled(score, incumbent, accept_trade=accept_trade, problems=candidate.problems)
     if candidate.paired is None:
         on = candidate.conditions.evaluator
         raise ValueError(f"{on} scores are measured: one median against another decides nothing")
@@ -83,29 +86,59 @@ def _is_modelled_bar(incumbent: Row | None) -> bool:
     return incumbent is not None and scored(incumbent) is not None and incumbent.evaluator not in MEASURED
 
 
-def _modelled(score: Score, incumbent: Row, *, accept_trade: bool) -> Ruling:
-    """The ruling on a modelled score beside that of ``incumbent``, which has one."""
+def _modelled(score: Score, incumbent: Row, *, accept_trade: bool, problems: Sequence[ProblemCost] = ()) -> Ruling:
+    """The ruling on a modelled score beside that of ``incumbent``, which has one.
+
+    A reason begins with its cause, as far as the first semicolon: ``ratchet.view.text.cause``.
+    """
     new, old = score.score, float(incumbent.score)
-    against = f"{old:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
-    times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(score.latency_ms)} ms, modelled"
-    if (before := float(incumbent.median_ms or 0)) and before != score.latency_ms:
-        times += f": time {100 * (score.latency_ms / before - 1):+.3g} %"
-    by = f"{abs(new - old) / old * 100:.3g} %"
+    before, now = float(incumbent.median_ms or 0), score.latency_ms
+    times = f"{_milliseconds(incumbent.median_ms)} -> {_milliseconds(now)} ms, modelled"
+    what = f"time {_change(now / before)} ({times})" if before and before != now else f"time {times}"
+    if problems:
+        what = f"mean of {len(problems)} problems: {what}{_worst(problems)}"
+    which = f"{old:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
     if new == old:
-        return _not_better(f"score {new:.6g} is the same to the last digit as {against}, modelled")
+        return _not_better(f"the same to the last digit: {what}; score {new:.6g}, as row {incumbent.id}")
+    numbers = f"score {new:.6g} is {abs(new - old) / old * 100:.3g} % {'above' if new > old else 'below'} {which}"
     comparison = compare(of_score(score), of_row(incumbent))
-    why = comparison.reason
+    if not comparison.same and new > old:
+        return _kept(f"faster: {what}; {numbers}; {comparison.reason}")
     if not comparison.same:
-        if new > old:
-            return _kept(f"score {new:.6g} beats {against} by {by} ({times}); {why}")
-        return _not_better(f"score {new:.6g} is {by} below {against} ({times})")
+        return _not_better(f"slower: {what}; {numbers}")
+    near = f"counts as the same, {comparison.kind}: {what}; {comparison.reason}; {numbers}"
     if new < old:
-        return _not_better(f"score {new:.6g} counts as the same as {against} ({times}): {why}")
+        return _not_better(near)
     if accept_trade:
-        too_near = "too near to be ranked, accepted on purpose"
-        return _kept(f"score {new:.6g} beats {against} by {by} ({times}); {too_near}: {why}")
-    same = f"score {new:.6g} is {by} above {against} ({times}) but counts as the same"
-    return _not_better(f"{same}: {why}; --accept-trade keeps it on purpose")
+        return _kept(f"faster: {what}; too near to be ranked, accepted on purpose; {comparison.reason}; {numbers}")
+    return _not_better(f"{near}; --accept-trade keeps it on purpose")
+
+
+def _change(ratio: float) -> str:
+    """What becomes of the time, with its sign; never with an exponent above a thousand per cent."""
+    share = 100 * (ratio - 1)
+    return f"{share:+.3g} %" if abs(share) < 999.5 else f"{share:+.0f} %"
+
+
+def _worst(problems: Sequence[ProblemCost]) -> str:
+    compared = [one for one in problems if one.ratio is not None]
+    if not compared:
+        return ""
+    worst = max(compared, key=lambda one: one.ratio or 0)
+    return f", worst {_of_problem(worst)}"
+
+
+def _paid(problems: Sequence[ProblemCost]) -> str:
+    """Which problems pay for the others, the worst first."""
+    slower = sorted((one for one in problems if one.slower), key=lambda one: -(one.ratio or 0))
+    allowed = f"at most {slower[0].allowed_share * 100:g} % is allowed"
+    each = ", ".join(map(_of_problem, slower))
+    return f"slower than HEAD's file at {len(slower)} of {len(problems)} problems: {each}, {allowed}"
+
+
+def _of_problem(one: ProblemCost) -> str:
+    moved = f"{_milliseconds(one.before_ms or 0)} -> {_milliseconds(one.latency_ms or 0)} ms"
+    return f"{one.name} {_change(one.ratio or 1)} ({moved})" if one.ratio != 1 else f"{one.name} as before"
 
 
 def _kept(reason: str) -> Ruling:
@@ -117,9 +150,9 @@ def _not_better(reason: str) -> Ruling:
 
 
 _ANSWERS = {
-    "faster": (Decision.KEPT, Status.PASS, "faster than"),
-    "not faster": (Decision.REVERTED, Status.NOT_BETTER, "not faster than"),
-    "cannot tell": (Decision.REVERTED, Status.CANNOT_TELL, "not distinguishable from"),
+    "faster": (Decision.KEPT, Status.PASS, "faster"),
+    "not faster": (Decision.REVERTED, Status.NOT_BETTER, "not faster"),
+    "cannot tell": (Decision.REVERTED, Status.CANNOT_TELL, "not to be told apart"),
 }
 
 
@@ -130,7 +163,7 @@ def _paired(paired: Paired, incumbent: Row) -> Ruling:
     if paired.low > 0 and math.isfinite(paired.high):
         where += f" (95 %: {(paired.low - 1) * 100:+.2f} to {(paired.high - 1) * 100:+.2f})"
     reason = (
-        f"{said} row {incumbent.id} at {incumbent.commit[:10]}, measured side by side: {where}, {paired.launches} "
+        f"{said}: {where}, measured side by side with row {incumbent.id} at {incumbent.commit[:10]}; {paired.launches} "
         f"launches, {paired.samples} calls of each; comparison {paired.test} of this ledger, which may err with a "
         f"probability of {paired.level:.2g}"
     )

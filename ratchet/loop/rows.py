@@ -116,7 +116,8 @@ def baseline_reason(verdict: Verdict, earlier: Row | None) -> str:
         return f"{verdict.status.name}: {verdict.reason}"
     score = verdict.score.score
     measured = verdict.conditions.evaluator in MEASURED
-    text = f"HEAD's kernel scores {score:.6g}, {'measured' if measured else 'modelled'}"
+    mean = f", the mean of {len(verdict.problems)} problems" if verdict.problems else ""
+    text = f"HEAD's kernel scores {score:.6g}, {'measured' if measured else 'modelled'}{mean}"
     if earlier is None:
         return text
     if differing := differences(conditions_of(earlier), verdict.conditions):

@@ -30,7 +30,7 @@ from ratchet.process import paths
 from ratchet.process.sandbox.child import packages
 from ratchet.project.table import Project, described
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import Against, Band, Bar, Conditions, Score, Step, Verdict
+from ratchet.values import Against, Band, Bar, Conditions, ProblemCost, Score, Step, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, trace_of, unscored, write_views
 
@@ -95,9 +95,10 @@ class ProjectJudge:
         with _spread(project, new=self.own.new_problem) as folder:
             named = list(self.each(kernel_path, folder, evidence))
             verdict = together(named, kernel_rel=kernel_rel, source=paths.read(kernel_path))
-            if verdict.status is Status.PASS and (slower := self._slower(named, kernel_path, folder)):
-                verdict = dataclasses.replace(verdict, status=Status.NOT_BETTER, reason=slower, score=None)
+            if rest := [case.name for case in project.cases[len(named) :]]:
+                verdict = dataclasses.replace(verdict, notes=(*verdict.notes, f"not begun: {', '.join(rest)}"))
             if verdict.status is Status.PASS:
+                verdict = dataclasses.replace(verdict, problems=self._compared(named, kernel_path, folder))
                 _collect(project, folder)
         return dataclasses.replace(verdict, conditions=self.conditions(kernel_rel))
 
@@ -181,23 +182,20 @@ class ProjectJudge:
         inside = file.is_relative_to(self.project.source)
         return file.relative_to(self.project.source).as_posix() if inside else f"/{self.project.editable}"
 
-    def _slower(self, named: Sequence[Named], candidate: Path, folder: Path) -> str:
-        """Which problems got slower than HEAD's file by more than is allowed, in words; ``""`` where none did."""
-        before = self.read(self.project.editable)
+    def _compared(self, named: Sequence[Named], candidate: Path, folder: Path) -> tuple[ProblemCost, ...]:
+        """Each problem's cost, beside that of HEAD's file where that is another one."""
+        costs, before = map(_cost, named), self.read(self.project.editable)
         if before is None or before == paths.read(candidate):
-            return ""
+            return tuple(costs)
         with tempfile.TemporaryDirectory(prefix="ratchet-") as temporary:
             kernel = Path(temporary, Path(self.project.editable).name)
             paths.write(kernel, before)
-            found = []
-            for one in named:
-                old = self._one(one.case, kernel, folder, None, model_only=True).verdict.score
-                new = one.verdict.score
-                if old and new and new.latency_ms > old.latency_ms * (1 + self.project.max_slowdown):
-                    by = (new.latency_ms / old.latency_ms - 1) * 100
-                    found.append(f"{one.case.name} by {by:.3g} % ({old.latency_ms:.4g} -> {new.latency_ms:.4g} ms)")
-        allowed = f"at most {self.project.max_slowdown * 100:g} % is allowed"
-        return f"slower than HEAD's file: {', '.join(found)}; {allowed}" if found else ""
+            olds = [self._one(one.case, kernel, folder, None, model_only=True).verdict.score for one in named]
+        allowed = self.project.max_slowdown
+        return tuple(
+            dataclasses.replace(cost, before_ms=old.latency_ms if old else None, allowed_share=allowed)
+            for cost, old in zip(costs, olds, strict=True)
+        )
 
 
 _NOT_THERE = ".ratchet/none"
@@ -209,14 +207,13 @@ def together(named: Sequence[Named], *, kernel_rel: str, source: bytes) -> Verdi
     last = named[-1].verdict
     scores = [one.verdict.score for one in named if one.verdict.score is not None]
     passed = last.status is Status.PASS
-    shown = [f"{one.case.name}: {_in_words(one)}" for one in named]
     notes = [note for one in named for note in one.verdict.notes]
     footprints = [one.verdict.footprint for one in named if one.verdict.footprint]
     return Verdict(
         status=last.status,
         reason=f"{len(named)} problems, correct and modelled" if passed else f"{named[-1].case.name}: {last.reason}",
         kernel=kernel_rel,
-        kernel_name=last.kernel_name,
+        kernel_name=last.kernel_name.removesuffix(f"_{named[-1].case.name}"),
         conditions=last.conditions,
         score=mean(scores) if passed else None,
         steps=tuple(
@@ -225,9 +222,10 @@ def together(named: Sequence[Named], *, kernel_rel: str, source: bytes) -> Verdi
             for step in one.verdict.steps
         ),
         footprint=max(footprints, key=lambda one: one.vmem_bytes, default=None),
-        notes=tuple(dict.fromkeys([*shown, *notes])),
+        notes=tuple(dict.fromkeys(notes)),
         source_sha256=hashlib.sha256(source).hexdigest(),
         seconds=sum(one.verdict.seconds for one in named),
+        problems=tuple(map(_cost, named)),
     )
 
 
@@ -258,11 +256,15 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if all(value > 0 for value in values) else 0.0
 
 
-def _in_words(one: Named) -> str:
-    score, chip = one.verdict.score, one.case.chip
-    if score is None:
-        return f"{one.verdict.status.name} on {chip}"
-    return f"{score.latency_ms:.5g} ms modelled on {chip}, {score.util_pct:.4g} % of the roofline"
+def _cost(one: Named) -> ProblemCost:
+    score = one.verdict.score
+    return ProblemCost(
+        name=one.case.name,
+        chip=one.case.chip,
+        status=one.verdict.status,
+        latency_ms=score.latency_ms if score else None,
+        util_pct=score.util_pct if score else None,
+    )
 
 
 def read_locks(lock: Path) -> dict[str, bytes]:

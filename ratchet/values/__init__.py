@@ -36,6 +36,7 @@ from ratchet.values.verdict import (
     Conditions,
     Earlier,
     Parity,
+    ProblemCost,
     Score,
     Step,
     Verdict,

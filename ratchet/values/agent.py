@@ -41,6 +41,8 @@ class Turn:
     """Of the experiment that has the row; ``""`` where there is none."""
     status: str = ""
     decision: str = ""
+    why: str = ""
+    """The cause of the decision, as the last line of an experiment gives it."""
 
     @property
     def kept(self) -> bool:

@@ -147,6 +147,31 @@ class Against:
     """How many comparisons the ledger has seen, this one included: the error budget is shared by all of them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProblemCost:
+    """One of several problems that a kernel is judged at, modelled."""
+
+    name: str
+    chip: str
+    status: Status
+    latency_ms: float | None = None
+    util_pct: float | None = None
+    before_ms: float | None = None
+    """Latency of HEAD's file; None where the two were not compared."""
+    allowed_share: float = 0.0
+    """Share by which the latency may grow."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Latency over that of HEAD's file."""
+        return self.latency_ms / self.before_ms if self.latency_ms and self.before_ms else None
+
+    @property
+    def slower(self) -> bool:
+        """Whether it got slower by more than is allowed."""
+        return self.ratio is not None and self.ratio > 1 + self.allowed_share
+
+
 SCORED = (Status.PASS, Status.UNCHECKED)
 """A verdict with one of these has a score."""
 
@@ -191,6 +216,8 @@ class Verdict:
     seconds: float
     remembered: Earlier | None = None
     """Where the same program had this verdict before, under the same conditions; None where it was judged now."""
+    problems: tuple[ProblemCost, ...] = ()
+    """Of a kernel that is judged at several: each that was begun. The score has geometric means then."""
 
     def __post_init__(self) -> None:
         if (self.score is not None) != (self.status in SCORED):

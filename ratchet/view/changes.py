@@ -10,12 +10,12 @@ from typing import Any
 from ratchet.values.change import WORSE, Change, ChangeKind, Costs, Side, Upgrade, ValueChange
 from ratchet.values.status import Status
 from ratchet.view.document import Tables, plain, same
+from ratchet.view.text import cause, clean, columns, fixed, size
 from ratchet.view.text import change as relative
-from ratchet.view.text import clean, columns, first_line, fixed, size
 
 MARKER = "<!-- ratchet ci -->"
 """First line of a comment, by which the Action knows the one that it wrote before."""
-_REASON, _REASON_OF_A_SIDE = 160, 300
+_REASON_OF_A_SIDE = 300
 _SHOWN = 8
 _HEAD = ("target", "TPU", "latency, modelled", "VMEM", "spills", "copies by XLA")
 
@@ -90,7 +90,7 @@ def _why(change: Change) -> str:
     side = _side(change)
     if not side.reason:
         return ""
-    return f"{side.status.name}: {_plain(first_line(side.reason)[:_REASON])}"
+    return f"{side.status.name}: {_plain(cause(side.reason))}"
 
 
 def _side(change: Change) -> Costs:
@@ -134,7 +134,8 @@ def change_line(change: Change) -> str:
     """One target as it is done."""
     latency = f"{fixed(change.after.latency_ms)} ms" if change.after.latency_ms else change.after.status.name
     percent = _percent(change.before, change.after)
-    return clean(f"{change.kind.value}: {change.target} on {change.chip}: {latency}{percent}")
+    why = cause(change.after.reason)
+    return clean(f"{change.kind.value}: {change.target} on {change.chip}: {latency}{percent}{why and f': {why}'}")
 
 
 def junit(changes: Sequence[Change]) -> str:

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ratchet.values import Copy, Footprint, Paired, Parity, Row, Samples, Score, Step, Timeline, Verdict
+from ratchet.values import Copy, Footprint, Paired, Parity, ProblemCost, Row, Samples, Score, Step, Timeline, Verdict
 from ratchet.values.loss import Key, Refuted
 from ratchet.values.status import Status
 from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.text import clean, clean_lines, fixed, kind_of, number, size, time_change, times, wrapped
+from ratchet.view.text import (
+    cause,
+    clean,
+    clean_lines,
+    columns,
+    fixed,
+    kind_of,
+    number,
+    size,
+    time_change,
+    times,
+    wrapped,
+)
 from ratchet.view.verdict_json import hint, reason_beyond, summary_beyond
 
 _SHOWN_S = 0.05
@@ -22,12 +34,13 @@ WIDTH = 108
 _LABEL = 12
 _LOSSES = 3
 _NOTES = 4
+_PROBLEMS = 12
 
 Lines = Iterator[tuple[str, str]]
 """Pairs of a label and what it says; an empty label goes on with the one before."""
 
 
-def result_line(score: Score | None, *, decision: str, status: Status) -> str:
+def result_line(score: Score | None, *, decision: str, status: Status, why: str = "") -> str:
     """The last line of normal output, for shells and agents. The keys always come in this order:
 
     ``RESULT: score=1234.5 latency=2.5000ms util=30.25% tflops=59.50 decision=kept``
@@ -36,14 +49,18 @@ def result_line(score: Score | None, *, decision: str, status: Status) -> str:
 
     ``RESULT: score=63.156 latency=7.4321ms util=4.69% tflops=9.25 decision=reverted status=NOT_BETTER``
     ``RESULT: score=none latency=none util=none tflops=none decision=reverted status=WRONG_VALUES``
+
+    The cause comes last, in double quotes, where ``why``, a reason, says anything: ``why="slower: …"``.
     """
+    quoted = cause(why).replace('"', "'")
+    end = "" if status is Status.PASS else f" status={status.name}"
+    end += f' why="{quoted}"' if quoted else ""
     decision = "-".join(clean(decision).split()) or "none"
     if score is None:
-        return f"RESULT: score=none latency=none util=none tflops=none decision={decision} status={status.name}"
+        return f"RESULT: score=none latency=none util=none tflops=none decision={decision}{end}"
     return (
         f"RESULT: score={fixed(score.score)} latency={fixed(score.latency_ms)}ms "
-        f"util={score.util_pct:.2f}% tflops={score.tflops:.2f} decision={decision}"
-        + ("" if status is Status.PASS else f" status={status.name}")
+        f"util={score.util_pct:.2f}% tflops={score.tflops:.2f} decision={decision}{end}"
     )
 
 
@@ -67,7 +84,7 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     another one than the kernel file had before, which is in the first line.
     """
     status = outcome or verdict.status
-    why = reason_beyond(verdict, reason)
+    why = reason if verdict.score is not None else _beyond(verdict, reason)
     made_in = f"commit {commit[:12]}" if commit else f"experiment {id}"
     pairs = (
         *_judged(verdict, incumbent, refuted),
@@ -81,6 +98,11 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     return "\n".join(lines)
 
 
+def _beyond(verdict: Verdict, reason: str) -> str:
+    """The cause, and what the reason of a decision adds to the verdict's own, which is printed above in full."""
+    return "; ".join(one for one in (cause(reason), reason_beyond(verdict, reason)) if one)
+
+
 def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refuted] | None) -> Lines:
     """What a verdict says by itself."""
     kind = kind_of(verdict.conditions.evaluator)
@@ -92,7 +114,8 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
         yield from _listed("failed step", [_failed(verdict, step) for step in failed], limit=2)
     yield from _by(verdict, kind)
     if verdict.score is not None:
-        yield from _score(verdict.score, kind, incumbent)
+        yield from _score(verdict.score, kind, incumbent, len(verdict.problems))
+    yield from _listed("problems", columns(list(map(_problem, verdict.problems))), limit=_PROBLEMS)
     if verdict.samples is not None:
         yield from _samples(verdict.samples, verdict.paired, verdict.timeline, verdict.score)
     if verdict.timeline is not None and verdict.timeline.chips:
@@ -114,8 +137,9 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
 
 def _by(verdict: Verdict, kind: str) -> Lines:
     """What was judged, by whom, and when that was where the verdict is remembered."""
-    conditions = verdict.conditions
-    yield "kernel", f"{verdict.kernel} · {verdict.kernel_name} · sha256 {verdict.source_sha256[:12]}"
+    conditions, many = verdict.conditions, len(verdict.problems)
+    at = f" at {many} problem{'s' if many > 1 else ''}" if many else ""
+    yield "kernel", f"{verdict.kernel} · {verdict.kernel_name}{at} · sha256 {verdict.source_sha256[:12]}"
     how = "modelled: no device was timed" if kind == "modelled" else "measured on the device"
     device = conditions.chip if conditions.evaluator in ("cpu", "gpu") else f"TPU {conditions.chip}"
     yield "judged by", f"{conditions.evaluator} ({how}) · {device} · {conditions.compiler}"
@@ -138,8 +162,10 @@ def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
     yield from ((label if place == 0 else "", line) for place, line in enumerate(shown))
 
 
-def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
-    yield "latency", f"{fixed(score.latency_ms)} ms {kind} · {score.tflops:.2f} TFLOP/s"
+def _score(score: Score, kind: str, incumbent: Row | None, problems: int) -> Lines:
+    mean = f", geometric mean of {problems} problems as all below" if problems > 1 else ""
+    flops = f" · {score.tflops:.2f} TFLOP/s" if score.tflops else ""
+    yield "latency", f"{fixed(score.latency_ms)} ms {kind}{mean}{flops}"
     before = number(incumbent.median_ms) if incumbent else None
     if incumbent is not None and before and kind == "modelled":  # measured: see the speed-up
         faster = before / score.latency_ms
@@ -159,6 +185,18 @@ def _score(score: Score, kind: str, incumbent: Row | None) -> Lines:
         "roofline",
         f"{score.util_pct:.2f} % reached · {score.regime} · compulsory bytes use {score.bw_util_pct:.2f} % of HBM",
     )
+
+
+def _problem(one: ProblemCost) -> list[str]:
+    """Name, chip, latency beside that of HEAD's file, and what became of it."""
+    if one.latency_ms is None:
+        return [one.name, one.chip, "", "", "", one.status.name]
+    now = f"{fixed(one.latency_ms)} ms"
+    before = f"{fixed(one.before_ms)} ->" if one.before_ms else ""
+    moved = time_change(1 / one.ratio) if one.ratio else ""
+    of = f"SLOWER than the {one.allowed_share * 100:g} % allowed" if one.slower else ""
+    share = f"{one.util_pct:.2f} % of the roofline" if one.util_pct is not None else ""
+    return [one.name, one.chip, before, now, moved, of or share]
 
 
 def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None, score: Score | None) -> Lines:
@@ -264,7 +302,13 @@ def _left_out(verdict: Verdict) -> Sequence[str]:
     """Stages of a modelled verdict that did not run; of a remembered one, when it was made."""
     ran = {step.name for step in verdict.steps}
     modelled = kind_of(verdict.conditions.evaluator) == "modelled"
-    return [name for name in MODELLED_STEPS if name not in ran] if ran and modelled else []
+    if not ran or not modelled:
+        return []
+    if not verdict.problems:
+        return [name for name in MODELLED_STEPS if name not in ran]
+    last = verdict.problems[-1].name  # all before it passed every stage
+    missing = [name for name in MODELLED_STEPS if f"{last}: {name}" not in ran]
+    return [f"{last}: {', '.join(missing)}"] if missing else []
 
 
 def _saved(verdict: Verdict, incumbent: Row | None) -> list[str]:

@@ -21,6 +21,9 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _LINE_ENDS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_STATUS = re.compile(r"^[A-Z][A-Z_]{3,}: ")
+_CAUSE = 240
+"""Characters of a cause; a reason may be longer."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs"})
 """Unicode categories that leave no mark of their own: controls; bidi overrides and zero widths; lone surrogates."""
 
@@ -48,6 +51,15 @@ def clean_lines(text: str) -> list[str]:
 def first_line(text: str) -> str:
     """The first line of ``text`` that is not empty, made printable."""
     return next(iter(clean_lines(text)), "")
+
+
+def cause(reason: str) -> str:
+    """What a reason begins with, in one line: all before its first semicolon, without the name of a status.
+
+    Every face of an outcome (the last line, the decision, JSON, MCP, an agent's turns, JUnit) takes it from here.
+    """
+    line = _STATUS.sub("", first_line(reason))
+    return clean(line.partition("; ")[0], _CAUSE)
 
 
 def cut(line: str, limit: int) -> str:

@@ -21,7 +21,7 @@ from ratchet.values.verdict import Conditions
 from ratchet.view.document import Tables, numbers, plain, same
 from ratchet.view.document import outcome as of_status
 from ratchet.view.losses import losses_in_words, notes
-from ratchet.view.text import kind_of, where
+from ratchet.view.text import cause, kind_of, where
 
 SCHEMA_PATH = Path(__file__).with_name("verdict.schema.json")
 
@@ -45,7 +45,8 @@ def verdict_document(  # noqa: PLR0913 - the verdict, and by keyword what the lo
     ended = {
         **of_status(outcome),
         "decision": decision,
-        "reason": reason if verdict is None else reason_beyond(verdict, reason),
+        "reason": reason,
+        "why": cause(reason),
         "id": id,
         "commit": commit,
         "incumbent": plain(incumbent, _TABLES),

@@ -123,4 +123,4 @@ def test_one_measured_median_decides_nothing(evaluator: str) -> None:
 def test_by_how_much_is_said_even_if_it_is_little() -> None:
     ruling = decide(verdict(1000.0000001), row(1000.0))
     assert ruling.decision == Decision.KEPT
-    assert "by 1e-08 %" in ruling.reason
+    assert "1e-08 % above" in ruling.reason

@@ -151,9 +151,9 @@ AT = f"row {row(1.0).id} at {'c' * 10}"
 @pytest.mark.parametrize(
     ("score", "reason"),
     [
-        (1100.0, f"score 1100 beats 1000 of {AT} by 10 % (2 -> 2 ms, modelled)"),
-        (900.0, f"score 900 is 10 % below 1000 of {AT} (2 -> 2 ms, modelled)"),
-        (1000.0, f"score 1000 is the same to the last digit as 1000 of {AT}, modelled"),
+        (1100.0, f"faster: time 2 -> 2 ms, modelled; score 1100 is 10 % above 1000 of {AT}; "),
+        (900.0, f"slower: time 2 -> 2 ms, modelled; score 900 is 10 % below 1000 of {AT}"),
+        (1000.0, f"the same to the last digit: time 2 -> 2 ms, modelled; score 1000, as {AT.partition(' at')[0]}"),
     ],
 )
 def test_a_modelled_decision_in_words(score: float, reason: str) -> None:
@@ -183,7 +183,9 @@ def test_a_measured_decision_in_words(changed: dict[str, object], end: str) -> N
     answer = dataclasses.replace(PAIRED, **changed)  # type: ignore[arg-type]
     judged = dataclasses.replace(verdict(1.0, conditions=MEASURED), paired=answer)
     reason = decide(judged, row(1000.0, conditions=MEASURED)).reason
-    assert f"{AT}, measured side by side: +3.00 % (95 %: -1.00 to +7.00), 4 launches, 120 calls of each; " in reason
+    assert (
+        f": +3.00 % (95 %: -1.00 to +7.00), measured side by side with {AT}; 4 launches, 120 calls of each; " in reason
+    )
     assert reason.endswith(end)
 
 
@@ -193,4 +195,4 @@ def test_an_interval_that_is_not_known_is_not_said(interval: dict[str, float]) -
         verdict(1.0, conditions=MEASURED),
         paired=dataclasses.replace(PAIRED, **interval),  # type: ignore[arg-type]
     )
-    assert "side by side: +3.00 %, 4 launches" in decide(judged, row(1000.0, conditions=MEASURED)).reason
+    assert ": +3.00 %, measured side by side with" in decide(judged, row(1000.0, conditions=MEASURED)).reason

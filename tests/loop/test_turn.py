@@ -43,7 +43,7 @@ def test_better_is_kept(stage: Stage) -> None:
     stage.write(kernel_text(1500.0))
     outcome = stage.run("experiment: BQ 1024")
     assert (outcome.status, outcome.decision) == (Status.PASS, Decision.KEPT)
-    assert "beats 1000" in outcome.reason
+    assert "above 1000" in outcome.reason
     assert "50 %" in outcome.reason
     assert stage.git("rev-parse", "HEAD~1") == before
     assert stage.git("log", "-1", "--format=%B").strip() == "experiment: BQ 1024"

@@ -127,6 +127,9 @@ def test_experiments_are_kept_by_the_geometric_mean(root):
     assert float(kept.row.median_ms) == pytest.approx(math.sqrt(0.4))
     assert kept.baseline is not None
     assert float(kept.baseline.median_ms) == 1
+    assert kept.reason.startswith(
+        "faster: mean of 2 problems: time -36.8 % (1 -> 0.6325 ms, modelled), worst large -20 % (1 -> 0.8 ms); "
+    )
     worse = turn(root, "small=0.51 large=0.81")
     assert (worse.status, worse.decision) == (Status.NOT_BETTER, Decision.REVERTED)
     assert "0.81" not in (root / "src" / "pkg" / "kernels.py").read_text()
@@ -136,7 +139,10 @@ def test_no_problem_may_pay_for_another(root):
     turn(root, "small=1.0 large=1.0")
     paid = turn(root, "small=0.2 large=1.03")
     assert (paid.status, paid.decision) == (Status.NOT_BETTER, Decision.REVERTED)
-    assert "large by 3 % (1 -> 1.03 ms); at most 2 % is allowed" in paid.reason
+    assert paid.reason.startswith(
+        "slower than HEAD's file at 1 of 2 problems: large +3 % (1 -> 1.03 ms), at most 2 % is allowed"
+    )
+    assert float(paid.row.median_ms) == pytest.approx(math.sqrt(0.2 * 1.03)), "a loser has its numbers"
     within = turn(root, "small=0.2 large=1.01")
     assert within.decision == Decision.KEPT
 
@@ -145,6 +151,15 @@ def test_one_wrong_problem_is_enough(root):
     wrong = turn(root, "small=0.2 large=WRONG")
     assert (wrong.status, wrong.decision) == (Status.WRONG_VALUES, Decision.REVERTED)
     assert "large: as said" in wrong.reason
+    assert [(one.name, one.status, one.latency_ms) for one in wrong.verdict.problems] == [
+        ("small", Status.PASS, 0.2),
+        ("large", Status.WRONG_VALUES, None),
+    ]
+
+
+def test_problems_after_one_that_is_refused_are_named(root):
+    wrong = turn(root, "small=WRONG")
+    assert "not begun: large" in wrong.verdict.notes
 
 
 def test_a_changed_helper_is_no_experiment_and_once_committed_a_new_series(root):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from rich.text import Text
 
-from ratchet.values import Claim, Copy, Step, Timeline
+from ratchet.values import Claim, Copy, ProblemCost, Step, Timeline
 from ratchet.values.omission import LongProgram, OpenSemaphore
 from ratchet.values.status import Status
 from ratchet.values.verdict import MODELLED_STEPS
@@ -33,6 +33,11 @@ def test_result_line_with_and_without_a_score() -> None:
     lost = {"decision": "reverted", "status": Status.NOT_BETTER}
     assert result_line(score, **lost) == f"{scored} decision=reverted status=NOT_BETTER"
     assert result_line(None, **lost) == f"{unscored} decision=reverted status=NOT_BETTER"
+    why = 'NOT_BETTER: slower: "all" of it; score 1 is below 2'
+    assert (
+        result_line(None, **lost, why=why)
+        == f"{unscored} decision=reverted status=NOT_BETTER why=\"slower: 'all' of it\""
+    )
 
 
 def test_report_of_a_kept_kernel() -> None:
@@ -75,7 +80,7 @@ def test_report_of_a_failure_says_why_and_where() -> None:
     assert text.startswith("VMEM_OVERFLOW: ")
     assert "compile: used 40 MiB\n" in text
     assert "failed step  compile after 1.2 s\n" in text
-    assert text.endswith("\n  decision     reverted"), "last, before the RESULT line"
+    assert text.endswith("\n  decision     reverted: compile: used 40 MiB"), "last, before the RESULT line"
     assert text.count("limit 16 MiB") == 1
     assert "latency" not in text
 
@@ -103,6 +108,36 @@ def test_a_verdict_that_passed_every_stage_is_not_worth_a_line() -> None:
     passed = verdict(steps=tuple(step(name, 0.5) for name in MODELLED_STEPS), seconds=1.25)
     assert stages(passed, row(seconds="9.0")) == []
     assert "  stages " not in report(passed, decision="kept", reason="better", id="e1")
+
+
+def cost(name: str, status: Status = Status.PASS, **more: float) -> ProblemCost:
+    return ProblemCost(name=name, chip="v5e", status=status, **more)
+
+
+def test_a_report_of_several_problems_names_each_and_the_mean() -> None:
+    """Stages of every problem ran, so none was left out."""
+    taken = tuple(step(f"{name}: {stage}", 0.5) for name in ("small", "large") for stage in MODELLED_STEPS)
+    costs = (
+        cost("small", latency_ms=1.0, before_ms=2.0, util_pct=50.0, allowed_share=0.02),
+        cost("large", latency_ms=3.0, before_ms=2.0, util_pct=50.0, allowed_share=0.02),
+    )
+    text = report(verdict(steps=taken, problems=costs), decision="reverted", reason="slower: much; rest", id="e1")
+    assert " at 2 problems · " in text
+    assert "mean of 2 problems" in text
+    assert "small  v5e  2.0000 ->  1.0000 ms  -50.0 %  50.00 % of the roofline" in text
+    assert "large  v5e  2.0000 ->  3.0000 ms  +50.0 %  SLOWER than the 2 % allowed" in text
+    assert "left out" not in text
+    assert "reverted: slower: much; rest" in text
+
+
+def test_of_several_problems_what_the_refused_one_left_out_is_said() -> None:
+    stages_of = [f"small: {stage}" for stage in MODELLED_STEPS] + ["large: contract", "large: problem"]
+    costs = (cost("small", latency_ms=1.0), cost("large", Status.LOWERING_FAILED))
+    refused = verdict(
+        Status.LOWERING_FAILED, steps=tuple(step(name, 0.5) for name in stages_of), problems=costs, footprint=None
+    )
+    (_, left_out) = stages(refused)
+    assert left_out == f"left out: large: {', '.join(MODELLED_STEPS[2:])}"
 
 
 def test_what_refused_what_was_left_out_and_what_it_saved() -> None:
