@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -25,6 +26,7 @@ from ratchet.loop.series import PROOFS
 from ratchet.loop.workspace import under_way
 from ratchet.process import paths
 from ratchet.process.boot import home
+from ratchet.search import progress
 from ratchet.values import Row, Timeline
 from ratchet.values.difference import Side
 from ratchet.values.status import Refusal, Status
@@ -115,6 +117,7 @@ def status_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> 
             edited=tuple(history.checks.unlike_head(files)),
             candidate=candidate,
             running=under_way(history),
+            searching=progress.under_way(root),
             unfinished=journal.unfinished(history) or "",
             rows=rows,
         )
@@ -221,8 +224,14 @@ def _of_kernel(root: Path, kernel: Path | None) -> tuple[Row, ...]:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none."""
-    return max(20, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+    """Columns to fit: ``COLUMNS``, or of the terminal, also behind a pipe; None where nothing says."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given[:6]):
+        return max(20, int(given[:6]))
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            return max(20, os.get_terminal_size(stream.fileno()).columns)
+    return None
 
 
 def coloured() -> bool:

@@ -22,6 +22,7 @@ from ratchet.report.live import LOOPBACK, LiveServer
 from ratchet.report.story import Material, Story, story
 from ratchet.report.tables import document
 from ratchet.values import Row
+from ratchet.search import progress
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.text import clean
@@ -185,7 +186,7 @@ def _page(root: Path, kernel: str, model: Model) -> str:
 
 def _version(history: History, root: Path) -> str:
     """Changes with the ledger, with HEAD, with what is under way, and when evidence comes or goes."""
-    parts = [under_way(history), history.refs.resolve("HEAD") or ""]
+    parts = [under_way(history), *map(str, progress.under_way(root)), history.refs.resolve("HEAD") or ""]
     for path in (root / NAME, root / DUMPS):
         try:
             state = Root(root).state(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ratchet.commands.branches import branch_options, modelling, on_line
+from ratchet.commands.history import terminal_width
 from ratchet.commands.options import (
     PROGRAM,
     chip_option,
@@ -30,17 +32,19 @@ from ratchet.loop.placed import committed
 from ratchet.loop.workspace import Interrupts
 from ratchet.process import paths
 from ratchet.search.candidates import Candidate, baseline, bench
+from ratchet.search.progress import Progress, Searching, trials_of
 from ratchet.search.propose import DEFAULT, STRATEGIES
 from ratchet.search.remote import judges
 from ratchet.search.run import PATIENCE_BY_KNOB, Limits, Result, Search, result_of
-from ratchet.search.space import space_of
+from ratchet.search.space import Space, space_of
 from ratchet.search.study import opened, study_id
 from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import CHIPS
-from ratchet.values import MEASURED, Point, Row, SweepResult
+from ratchet.values import MEASURED, Decision, Point, Row, SweepResult
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.points import candidates_document, candidates_table, search_text
+from ratchet.view.searching import Screen, decided, stopped
 from ratchet.view.verdicts import offer, ranked, sweep_document, sweep_line, sweep_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
@@ -177,7 +181,16 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
         before = {one.id for one in log.rows(root)}
         with (
             opened(root, study_id(source, space, options.how, conditions)) as study,
-            bench(judge, name, one_file=True, wait_s=options.wait, say=say, cluster=away) as judged,
+            Screen(space, float(row.median_ms)) as screen,
+            _following(root, study.name, screen, _begun(name, options, space, row), options.time) as progress,
+            bench(
+                judge,
+                name,
+                one_file=True,
+                wait_s=options.wait,
+                seen=lambda one, row, known: progress.trial(result_of(one.point, row), known=known),
+                cluster=away,
+            ) as judged,
         ):
             search = Search(
                 source=source,
@@ -187,7 +200,7 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
                 limits=limits,
                 study=study,
                 rows=judged.rows,
-                say=say,
+                say=lambda _line: screen.head(progress.now),
                 batch=options.batch,
             )
             result = search.run()
@@ -214,9 +227,28 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
             seconds=result.seconds,
             new=sum(one.id not in before for one in result.observations),
             how="measured" if judge.evaluator in MEASURED else "modelled",
+            width=terminal_width(),
         )
         print(text)
     return (Status.PASS if any(one.kept for one in result.observations) else Status.NOT_BETTER).exit_code
+
+
+def _begun(name: str, options: argparse.Namespace, space: Space, row: Row) -> Searching:
+    """A search before its first trial; ``row`` is of HEAD's kernel."""
+    of = trials_of(space, options.budget)
+    return Searching(kernel=name, how=options.how, of=of, began_ms=float(row.median_ms))
+
+
+@contextlib.contextmanager
+def _following(root: Path, study: str, screen: Screen, now: Searching, seconds: float | None) -> Iterator[Progress]:
+    """While the block runs its progress can be seen. Raises ``INTERRUPTED`` with what an interrupted search leaves."""
+    progress = Progress(root=root, study=study, now=now, seconds=seconds, show=screen.trial)
+    try:
+        yield progress
+    except KeyboardInterrupt:
+        raise Refusal(Status.INTERRUPTED, stopped(progress.now)) from None
+    finally:
+        progress.end()
 
 
 def _judge(options: argparse.Namespace, root: Path, function: JudgeFunction) -> RepositoryJudge:
@@ -253,11 +285,35 @@ def try_command(options: argparse.Namespace, *, root: Path, kernel: Path, functi
         candidates = [_candidate(path, text, parent, options) for path, text in files]
         beside = _inside(root, [path for path, _ in files])
         baseline(judge, Path(name), wait_s=options.wait, say=say, beside=beside)
-        with bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, say=say, cluster=away) as judged:
+        with (
+            _counting(len(candidates), say) as seen,
+            bench(judge, name, one_file=False, beside=beside, wait_s=options.wait, seen=seen, cluster=away) as judged,
+        ):
             rows = judged.rows(candidates)
     shown = [(path.name, result_of({}, row)) for (path, _), row in zip(files, rows, strict=True)]
-    print(dumps(candidates_document(shown, kernel=name)) if options.json else candidates_table(shown))
+    print(
+        dumps(candidates_document(shown, kernel=name))
+        if options.json
+        else candidates_table(shown, width=terminal_width())
+    )
     return (Status.PASS if any(one.kept for _, one in shown) else Status.NOT_BETTER).exit_code
+
+
+@contextlib.contextmanager
+def _counting(of: int, say: Say) -> Iterator[Callable[[Candidate, Row, bool], None]]:
+    """A line for each candidate that has a row; ``INTERRUPTED`` with what an interruption leaves."""
+    rows: list[Row] = []
+
+    def seen(one: Candidate, row: Row, _known: bool) -> None:
+        rows.append(row)
+        say(decided(row.decision, row.reason, f"{len(rows)} of {of}: {one.message.splitlines()[0]}"))
+
+    try:
+        yield seen
+    except KeyboardInterrupt:
+        kept = sum(row.decision == Decision.KEPT for row in rows) or "none"
+        message = f"stopped at {len(rows)} of {of}; {kept} kept; the same command goes on"
+        raise Refusal(Status.INTERRUPTED, message) from None
 
 
 def _read(file: Path) -> tuple[Path, bytes]:
@@ -314,14 +370,17 @@ def ablate_command(options: argparse.Namespace, *, root: Path, function: JudgeFu
     with Interrupts().installed():
         name, _ = committed(root, Path(os.path.relpath(root / file, root)), wait_s=options.wait, progress=say)
         baseline(judge, file, wait_s=options.wait, say=say)
-        with bench(judge, name, one_file=False, wait_s=options.wait, say=say) as judged:
+        with (
+            _counting(len(candidates), say) as seen,
+            bench(judge, name, one_file=False, wait_s=options.wait, seen=seen) as judged,
+        ):
             rows = judged.rows(candidates)
     shown = [(which, result_of({}, one)) for which, one in zip(named, rows, strict=True)]
     if options.json:
         print(dumps(candidates_document(shown, of=row.id, parts=parts)))
     else:
         print(f"{row.id} changed {len(parts)} things at once: {', '.join(parts)}")
-        print(candidates_table(shown))
+        print(candidates_table(shown, width=terminal_width()))
     return Status.PASS.exit_code
 
 

@@ -19,11 +19,13 @@ from ratchet.loop.ledger import MERGED
 from ratchet.loop.workspace import under_way
 from ratchet.process import paths
 from ratchet.report.story import Evidence, GridStep, Instance, Material, StepBar
+from ratchet.search import progress
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Row, Timeline, Vmem
 from ratchet.values.status import Refusal
+from ratchet.view.searching import words_of
 from ratchet.view.xplane import new_message
 from ratchet.wiring import DUMPS, TIMELINE, TRACES, trace_of
 
@@ -76,7 +78,7 @@ def material(root: Path, kernel: str, model: Model = lambda _row, _source: None)
         evidence=_evidence(history, rows, blob, model),
         origins={} if origins.no_key else Counter(origins.by_id[row.id] for row in rows),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
-        under_way=under_way(history),
+        under_way=words_of(progress.under_way(root)) or under_way(history),
     )
 
 

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as all_done
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from ratchet.process import paths
 from ratchet.search.cluster import Cluster
 from ratchet.search.protocol import Beside, JudgeRequest
 from ratchet.search.remote import Remote, TimedAhead
-from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Row, Verdict
+from ratchet.values import MEASURED, Against, Bar, Conditions, Decision, Point, Row, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.values.verdict import is_tpu
 from ratchet.wiring import DUMPS, TRACES, RepositoryJudge, make_folders, prune_evidence, trace_of, write_views
@@ -115,6 +115,8 @@ class Candidate:
     text: bytes
     message: str
     """Of its commit."""
+    point: Point = field(default_factory=dict)
+    """Values of its knobs, where it is a trial of a search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,8 @@ class Bench:
     compound: bool = True
     """Whether a candidate may change several things at once."""
     wait_s: float = 0.0
-    say: Callable[[str], None]
+    seen: Callable[[Candidate, Row, bool], None] = lambda _one, _row, _known: None
+    """Called with each candidate that has a row; last whether it had one before."""
 
     @property
     def root(self) -> Path:
@@ -148,6 +151,9 @@ class Bench:
         blobs = [self._blob(one) for one in candidates]
         found = known_rows(self.root, self.kernel, conditions)
         new = {blob: one for blob, one in zip(blobs, candidates, strict=True) if blob not in found}
+        for blob, one in zip(blobs, candidates, strict=True):
+            if blob in found:
+                self.seen(one, found[blob], True)
         measured = conditions.evaluator in MEASURED
         found = {**found, **(self._measured(new) if measured else self._modelled(new, found, conditions))}
         return [found[blob] for blob in blobs]
@@ -261,7 +267,7 @@ class Bench:
         row = outcome.row
         if not speaks_of_the_kernel(Status[row.status]) or outcome.status is Status.BRANCH_MOVED:
             raise Refusal(outcome.status, f"{outcome.reason}; the same command goes on from here")
-        self.say(f"{candidate.message.splitlines()[0]}: {outcome.decision}, {row.reason}")
+        self.seen(candidate, row, False)
         prune_evidence(self.root, (row, outcome.incumbent), self.say)
         return row
 

@@ -119,7 +119,7 @@ class Search:
 
     def _candidate(self, point: Point) -> Candidate:
         message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study.name}."
-        return Candidate(text=with_constants(self.source, self.name, point), message=message)
+        return Candidate(text=with_constants(self.source, self.name, point), message=message, point=point)
 
 
 def result_of(point: Point, row: Row) -> Observation:

@@ -18,12 +18,13 @@ from ratchet.values import Literal
 from ratchet.values.points import Fit, Trial, Tuned
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, Tables, plain, same
-from ratchet.view.text import clean, columns, cut, first_line, fixed, size, time_change, times
+from ratchet.view.searching import outcome
+from ratchet.view.text import clean, columns, cut, first_line, fixed, size, time_change, times, wrapped
 
 _REASON = 100
 _FITS, _TRIALS, _RUNNERS_UP = 8, 10, 5
 """Points that are shown of each."""
-_WHY = 76
+_WHY, _NARROWEST = 76, 40
 Candidate = tuple[str, Observation]
 """A candidate that was judged, with its name."""
 _NEAR = "not ranked against the best reliably"
@@ -229,29 +230,40 @@ def shortlist_document(rows: Sequence[Tuned], *, target: str) -> dict[str, Any]:
 # --- what a search kept ---
 
 
-def candidates_table(shown: Sequence[Candidate], *, most: int | None = None) -> str:
-    """One line each, the fastest first: latency, VMEM, decision, row. ``most`` leaves out what comes after so many."""
-    lines = [["", "ms", "VMEM", "decision", "row", "why"]]
+def candidates_table(shown: Sequence[Candidate], *, most: int | None = None, width: int | None = None) -> str:
+    """One line each, the fastest first: latency, VMEM, row, outcome. ``most`` leaves out what comes after so many.
+
+    ``width``: outcomes are cut so that lines are no longer, where that leaves some of them.
+    """
+    lines = [["", "ms", "VMEM", "row", "outcome"]]
     lines += [
         [
             clean(name),
             "-" if one.latency_ms is None else fixed(one.latency_ms),
             "-" if one.vmem_bytes is None else size(one.vmem_bytes),
-            "kept" if one.kept else one.status.name,
             one.id,
-            cut(first_line(one.reason), _WHY),
+            outcome(one),
         ]
         for name, one in _fastest_first(shown)[:most]
     ]
-    return "\n".join(columns(lines))
+    made = columns(lines)
+    wide = _WHY + len(made[0].partition("outcome")[0]) if width is None else max(width, _NARROWEST)
+    return "\n".join(cut(line, wide) for line in made)
 
 
-def search_text(
-    shown: Sequence[Candidate], *, ending: str, before_ms: float, left_out: int, seconds: float, new: int, how: str
+def search_text(  # noqa: PLR0913 - the table, and by keyword what is said below it
+    shown: Sequence[Candidate],
+    *,
+    ending: str,
+    before_ms: float,
+    left_out: int,
+    seconds: float,
+    new: int,
+    how: str,
+    width: int | None = None,
 ) -> str:
     """The best point and the runners-up, what was refused, and why the search ended. ``how``: modelled or measured."""
-    lines = [candidates_table(shown, most=_RUNNERS_UP + 1)]
-    lines.append(f"{len(shown)} trials, {new} judged now, in {seconds:.0f} s; {ending}")
+    lines = [f"{len(shown)} trials, {new} judged now, in {seconds:.0f} s; {ending}"]
     refused = Counter(one.status.name for _, one in shown if one.latency_ms is None)
     if refused:
         lines.append(f"refused: {', '.join(f'{count} {status}' for status, count in sorted(refused.items()))}")
@@ -263,8 +275,9 @@ def search_text(
         gain = f"{times(faster)} as fast as {fixed(before_ms, 4)} ms where it began: time {time_change(faster)}"
         lines.append(f"best {fixed(top.latency_ms, 4)} ms {how}, {gain}")
         if not top.kept:
-            lines.append(f"not kept by this search: `{home.PROGRAM} show {top.id}` says why")
-    return "\n".join(lines)
+            lines.append(f"not kept by this search: {outcome(top)}; `{home.PROGRAM} show {top.id}` says more")
+    table = candidates_table(shown, most=_RUNNERS_UP + 1, width=width)
+    return "\n".join([table, *(one for line in lines for one in wrapped(line, width or 10**6, "", "  "))])
 
 
 def candidates_document(shown: Sequence[Candidate], **others: Any) -> dict[str, Any]:

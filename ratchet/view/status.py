@@ -11,9 +11,12 @@ from typing import Any
 
 from ratchet.loop.frozen import current
 from ratchet.process.boot import home
+from ratchet.search.progress import Searching
 from ratchet.values import Row
 from ratchet.values.status import Status
+from ratchet.view.document import plain
 from ratchet.view.ledger import Entry, by_evaluator, entries, entry_document
+from ratchet.view.searching import headline
 from ratchet.view.text import clean, clean_lines, columns, fixed, number, size, time_change, times, wrapped
 
 _LABEL = 11
@@ -35,6 +38,8 @@ class State:
     rows: tuple[Row, ...]
     candidate: str = ""
     """The kernel file that holds what a run or a search tries, not an edit of the user's; ``""`` where none does."""
+    searching: tuple[Searching, ...] = ()
+    """Searches under way."""
 
 
 def status_text(state: State, *, width: int | None = None) -> str:
@@ -46,10 +51,10 @@ def status_text(state: State, *, width: int | None = None) -> str:
         wide = 10**6 if width is None else max(24, width)
         lines += wrapped(clean(text), wide, indent, under)
     series = by_evaluator(entries(state.rows))
-    if series and (width is None or width >= _NARROW):
-        heading = ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
-        cells = [heading, *(_cells(of_one) for of_one in series.values())]
-        lines += ["", *(f"  {line}" for line in columns(cells))]
+    heading = ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
+    table = [f"  {line}" for line in columns([heading, *map(_cells, series.values())])]
+    if series and (width is None or max(map(len, table)) <= width):
+        lines += ["", *table]
     elif series:
         for of_one in series.values():
             kernel, evaluator, latency, roofline, faster, *counts = _cells(of_one)
@@ -73,6 +78,7 @@ def status_document(state: State) -> dict[str, Any]:
         "edited": list(state.edited),
         "candidate": state.candidate or None,
         "running": state.running or None,
+        "searching": [plain(one, {Searching: {...: ("pid",)}}) for one in state.searching],
         "unfinished": state.unfinished or None,
         "problems": [
             {"problem": one.row.problem, "kernel": one.row.kernel, "frozen_by": one.row.id, "at": one.row.time}
@@ -86,6 +92,7 @@ def status_document(state: State) -> dict[str, Any]:
 
 def _pairs(state: State) -> Iterator[tuple[str, str]]:
     yield "branch", f"{state.branch.removeprefix('refs/heads/')} at {state.commit[:9]}"
+    yield from (("searching", headline(one)) for one in state.searching)
     if state.running:
         yield "running", f"an experiment: {state.running}"
     if state.unfinished:

@@ -59,6 +59,24 @@ def run(capsys: pytest.CaptureFixture[str], stage: Stage, *words: str) -> str:
     return capsys.readouterr().out
 
 
+@pytest.fixture(autouse=True)
+def no_width_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_what_is_piped_fits_the_width_that_is_given(stage, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words in (("log",), ("top",), ("status",)):
+        assert max(map(len, run(capsys, stage, *words).splitlines())) <= width
+
+
+@pytest.mark.parametrize("given", ["", "0", "wide", "-3"])
+def test_a_width_that_is_none_is_not_one(monkeypatch, capsys, given):
+    monkeypatch.setenv("COLUMNS", given)
+    assert history.terminal_width() is None
+
+
 def test_a_pipe_gets_whole_notes_and_no_control_characters(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, stage, "log")
     assert "ends here\n" in text

@@ -177,7 +177,7 @@ def timed_rows(root: Path, cluster: Cluster, *texts: str) -> list[Row]:
     first = []
     with contextlib.suppress(Refusal):  # it was judged before
         first = [baseline(remote, Path("kernel.py"), wait_s=0, say=lambda _line: None)]
-    bench = Bench(judge=remote, kernel="kernel.py", lanes=None, cluster=cluster, say=lambda _line: None)
+    bench = Bench(judge=remote, kernel="kernel.py", lanes=None, cluster=cluster)
     return [*first, *bench.rows([Candidate(text=text.encode(), message="try") for text in texts])]
 
 
@@ -201,7 +201,7 @@ def search(
     with ExitStack() as stack:
         study = stack.enter_context(opened(root, name))
         lanes = stack.enter_context(WorkerSlots(2, Children))  # type: ignore[arg-type]
-        bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, cluster=cluster, say=lambda _line: None)
+        bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, cluster=cluster)
         limits = Limits(trials=budget)
         return Search(
             source=source, name="kernel.py", space=space, how=how, limits=limits, study=study, rows=bench.rows

@@ -113,7 +113,7 @@ def cluster(ray: FakeRay, said: list[str] | None = None, measures: str = "") -> 
 
 def rows(root: Path, made: Cluster) -> list[Any]:
     """Four candidates on a cluster, with their rows."""
-    bench = Bench(judge=fakes.judge(root), kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
+    bench = Bench(judge=fakes.judge(root), kernel="kernel.py", lanes=None, cluster=made)
     texts = [fakes.KERNEL.replace("BQ = 64", f"BQ = {value}").encode() for value in (128, 256, 512)]
     return bench.rows([Candidate(text=text, message=f"try {number}") for number, text in enumerate(texts)])
 
@@ -410,7 +410,7 @@ def test_values_that_a_node_refuses_are_not_checked_here_again(tmp_path: Path) -
     texts[1] = texts[1].replace(b"SKIP = False", b"SKIP = True")
     judged.clear()
     with cluster(FakeRay(one=fake_node.ask, two=fake_node.ask)) as made:
-        bench = Bench(judge=judge, kernel="kernel.py", lanes=None, cluster=made, say=lambda _line: None)
+        bench = Bench(judge=judge, kernel="kernel.py", lanes=None, cluster=made)
         found = bench.rows([Candidate(text=text, message=f"try {n}") for n, text in enumerate(texts)])
     assert [(row.status, row.decision) for row in found] == [
         ("WRONG_VALUES", "reverted"),

@@ -33,7 +33,7 @@ def test_the_best_the_runners_up_and_the_ending_are_printed(stage: Stage, capsys
     assert code == Status.PASS.exit_code
     assert "HEAD's kernel first" in said
     head, first, *_ = out.splitlines()
-    assert head.split() == ["ms", "VMEM", "decision", "row", "why"]
+    assert head.split() == ["ms", "VMEM", "row", "outcome"]
     assert first.startswith("BQ 256, BKV 128, SKIP")
     assert "9 trials, 8 judged now" in out
     assert "the budget of trials is used up" in out
