@@ -20,7 +20,7 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.streams import Lasting, lasting
 from ratchet.view.terminal import result_line
-from ratchet.view.text import clean
+from ratchet.view.text import clean, clean_lines, first_line
 from ratchet.view.verdict_json import verdict_document
 from ratchet.wiring import JudgeFunction
 
@@ -100,7 +100,7 @@ def call(command: Callable[..., int], options: argparse.Namespace, judge: JudgeF
 
 
 def _refused(status: Status, message: str, as_json: bool) -> int:
-    print(f"{status.name}: {clean(message)}", file=sys.stderr)
+    print("\n  ".join([f"{status.name}: {first_line(message)}", *clean_lines(message)[1:]]), file=sys.stderr)
     if as_json:
         print(dumps(verdict_document(None, outcome=status, decision=None, reason=message)))
     else:

@@ -312,7 +312,7 @@ def _counting(of: int, say: Say) -> Iterator[Callable[[Candidate, Row, bool], No
         yield seen
     except KeyboardInterrupt:
         kept = sum(row.decision == Decision.KEPT for row in rows) or "none"
-        message = f"stopped at {len(rows)} of {of}; {kept} kept; the same command goes on"
+        message = f"stopped at {len(rows)} of {of}, {kept} kept; the same command goes on"
         raise Refusal(Status.INTERRUPTED, message) from None
 
 

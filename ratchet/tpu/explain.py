@@ -74,13 +74,13 @@ def explain_artefact(
         modelled: run the schedule machine; without, there is VMEM and copies only.
 
     Raises:
-        Refusal: as ``compile_artefact``, except ``VMEM_OVERFLOW``, which is explained. What the machine cannot model is
-            the explanation's ``reason``.
+        Refusal: as ``compile_artefact``, except ``VMEM_OVERFLOW`` and ``SMEM_OVERFLOW``, which are explained. What the
+            machine cannot model is the explanation's ``reason``.
     """
     try:
         program = compiling.compile_artefact(artefact, chip, folder, child)
     except Refusal as refusal:
-        if refusal.status is not Status.VMEM_OVERFLOW:
+        if refusal.status not in (Status.VMEM_OVERFLOW, Status.SMEM_OVERFLOW):
             raise
         return _overflown(refusal, chip, folder, title, compiling.compiler_of(child))
     schedule = program.dump_dir / "schedule"
@@ -93,7 +93,8 @@ def explain_artefact(
         "footprint": program.footprint,
         "copies": program.copies,
         "vmem": vmem,
-        "kept_bytes": memory.kept_bytes(schedule),
+        "smem": tuple(_named(one, tokens) for one in memory.smem_by_kernel(hlo, schedule)),
+        "kept_bytes": memory.kept_bytes(hlo, schedule, chip),
         "savings": savings(vmem[0]) if vmem and vmem[0].is_kernel else (),
     }
     if artefact.mesh.chips > 1:
@@ -132,8 +133,9 @@ def _overflown(refusal: Refusal, chip: Chip, folder: Path, title: str, compiler:
         compiler=compiler,
         status=refusal.status,
         reason=refusal.message,
-        vmem=(_named(vmem, tokens),) if vmem else (),
-        savings=savings(vmem) if vmem else (),
+        vmem=(_named(vmem, tokens),) if vmem and vmem.memory == "VMEM" else (),
+        smem=(_named(vmem, tokens),) if vmem and vmem.memory == "SMEM" else (),
+        savings=savings(vmem) if vmem and vmem.memory == "VMEM" else (),
     )
 
 

@@ -102,6 +102,8 @@ class Explanation:
     copies: tuple[Copy, ...] = ()
     vmem: tuple[Vmem, ...] = ()
     """Of every operation that has a report, kernels first."""
+    smem: tuple[Vmem, ...] = ()
+    """SMEM of kernels that have any of their own, by what they need."""
     kept_bytes: int = 0
     """VMEM in which XLA keeps whole arrays between operations."""
     savings: tuple[Saving, ...] = ()

@@ -79,10 +79,14 @@ class VmemUse(Enum):
     SPILLS = "register spills"
     """Vector registers that the compiler stores for want of room. Of a kernel that does not fit: what no named
     allocation accounts for, spills and temporaries together."""
+    PREFETCHED = "prefetched operand"
+    """In SMEM: an operand that is there before the kernel begins (``num_scalar_prefetch``)."""
     OPERAND = "operand by XLA"
     """A piece of an operand that an operation of XLA brings into VMEM."""
     COMPILER = "compiler"
     """The compiler's own scratch, and whatever is none of the above."""
+    UNNAMED = "named by no allocation of the compiler's"
+    """What it counts beyond its own list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +120,7 @@ class VmemAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class Vmem:
-    """VMEM of one operation of the program: a kernel, or an operation of XLA."""
+    """VMEM, or SMEM, of one operation of the program: a kernel, or an operation of XLA."""
 
     op: str
     """Name of the kernel or of the HLO instruction."""
@@ -126,13 +130,15 @@ class Vmem:
     used_bytes: int
     """What the compiler says it needs. Of a kernel that does not fit: what is known of it, which may not be all."""
     limit_bytes: int
-    """What the operation may use: ``vmem_limit_bytes`` of its ``CompilerParams``, or the compiler's default."""
+    """What the operation may use: ``vmem_limit_bytes`` of its ``CompilerParams``, or the compiler's default. 0 where
+    that is not known, as of SMEM that suffices."""
     chip_bytes: int
     """VMEM of the chip."""
+    memory: str = "VMEM"
 
     @property
     def fits(self) -> bool:
-        return self.used_bytes <= self.limit_bytes
+        return not self.limit_bytes or self.used_bytes <= self.limit_bytes
 
 
 class Remedy(Enum):

@@ -111,7 +111,8 @@ def headline(explanation: Explanation) -> str:
     if explanation.timeline is None:
         if explanation.status is Status.PASS:
             return f"{what}: compiled, not modelled"
-        said = "does not compile" if explanation.status is Status.VMEM_OVERFLOW else "not modelled"
+        over = explanation.status in (Status.VMEM_OVERFLOW, Status.SMEM_OVERFLOW)
+        said = "does not compile" if over else "not modelled"
         return f"{what}: {said}, {explanation.status.name}: {clean(explanation.reason)}"
     band = explanation.band
     near = f", 9 times in 10 between {fixed(band.low_ms, 4)} and {fixed(band.high_ms, 4)} ms" if band else ""
@@ -211,7 +212,7 @@ def _total(copies: Sequence[Copy]) -> int:
 def _vmem(explanation: Explanation) -> Iterator[str]:
     kernels = [vmem for vmem in explanation.vmem if vmem.is_kernel]
     others = [vmem for vmem in explanation.vmem if not vmem.is_kernel]
-    if not explanation.vmem:
+    if not explanation.vmem and explanation.status is not Status.SMEM_OVERFLOW:
         yield "VMEM: no operation has a report"
     for vmem in kernels:
         yield from _of_kernel(vmem)
@@ -226,14 +227,15 @@ def _vmem(explanation: Explanation) -> Iterator[str]:
         yield f"  and {len(others) - _OTHERS} more operations of XLA with less"
     if explanation.kept_bytes:
         yield f"VMEM in which XLA keeps whole arrays between operations: {size(explanation.kept_bytes)}"
+    for one in explanation.smem:
+        yield from _of_kernel(one)
 
 
 def _of_kernel(vmem: Vmem) -> Iterator[str]:
     over = "" if vmem.fits else f", {size(vmem.used_bytes - vmem.limit_bytes)} too much"
-    yield (
-        f"VMEM of {clean(vmem.op) or 'the kernel'}: {size(vmem.used_bytes)} of {size(vmem.limit_bytes)}{over} "
-        f"(the chip has {size(vmem.chip_bytes)})"
-    )
+    limit = f" of {size(vmem.limit_bytes)}" if vmem.limit_bytes else ""
+    has = f" (the chip has {size(vmem.chip_bytes)})" if vmem.chip_bytes else ""
+    yield f"{vmem.memory} of {clean(vmem.op) or 'the kernel'}: {size(vmem.used_bytes)}{limit}{over}{has}"
     for one in vmem.allocations:
         yield f"    {size(one.size_bytes):>10}  {allocation_in_words(one)}"
     if not vmem.allocations:

@@ -36,7 +36,7 @@ def stopped(now: Searching) -> str:
     """What an interrupted search leaves, and how to go on."""
     best = f", best {fixed(now.best_ms, 4)} ms" if now.best_ms is not None else ""
     kept = f"{now.kept} kept" if now.kept else "none kept"
-    return clean(f"stopped at {now.done} of {now.of}; {kept}{best}; the same command goes on")
+    return clean(f"stopped at {now.done} of {now.of}, {kept}{best}; the same command goes on")
 
 
 def duration(seconds: float) -> str:

@@ -162,10 +162,18 @@ _OVERFLOW = (
 )
 
 
+_SCALARS = (
+    "`ratchet explain FILE` lists what is in SMEM; an operand that is prefetched, or has memory_space=pltpu.SMEM and "
+    "no block, is there whole: give it a block, or pl.ANY and copy what a step needs"
+)
+
+
 def hint(status: Status, message: str) -> str:
     """What to do about an error of lowering or compiling, ``""`` where nothing is known about it."""
     if status is Status.VMEM_OVERFLOW:
         return _OVERFLOW
+    if status is Status.SMEM_OVERFLOW:
+        return _SCALARS
     if status not in _LOWERED:
         return ""
     return next((advice for words, advice in _HINTS.items() if words in message), "")

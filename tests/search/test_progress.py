@@ -66,8 +66,8 @@ def test_the_headline_and_what_an_interruption_leaves():
     said = "search kernel.py · tpe · 7 of 12 · best 0.6178 ms (6.47x) BQ 1024, BKV 1024 · 2 min left"
     assert headline(now) == said
     assert headline(NOW) == "search kernel.py · tpe · 0 of 12"
-    assert stopped(now) == "stopped at 7 of 12; 2 kept, best 0.6178 ms; the same command goes on"
-    assert stopped(NOW) == "stopped at 0 of 12; none kept; the same command goes on"
+    assert stopped(now) == "stopped at 7 of 12, 2 kept, best 0.6178 ms; the same command goes on"
+    assert stopped(NOW) == "stopped at 0 of 12, none kept; the same command goes on"
     assert [duration(one) for one in (0.2, 89, 90, 5400)] == ["1 s", "89 s", "2 min", "1 h 30 min"]
 
 
@@ -146,7 +146,7 @@ def test_what_an_interrupted_search_leaves_is_its_reason(tmp_path):
             progress.trial(seen(2.0))
             raise KeyboardInterrupt
 
-    with pytest.raises(Refusal, match=r"stopped at 1 of 12; none kept, best 2\.000 ms; the same command") as caught:
+    with pytest.raises(Refusal, match=r"stopped at 1 of 12, none kept, best 2\.000 ms; the same command") as caught:
         interrupted()
     assert caught.value.status is Status.INTERRUPTED
     assert under_way(tmp_path) == ()

@@ -9,28 +9,32 @@ from pathlib import Path
 from ratchet.process.sandbox.child import Ending, Limits
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.files import ALLOCATIONS_PASS, TOP, named
-from ratchet.tpu.dump.memory import Raw, allocations_of, buffers_of, total_bytes
+from ratchet.tpu.dump.memory import allocations_of, buffers_of, listed, total_bytes
 from ratchet.values import Vmem, VmemAllocation, VmemBuffer, VmemUse
 from ratchet.values.status import KILLED, Ended, Refusal, Status
-from ratchet.values.tokens import NO_TOKENS, TokenTable
+from ratchet.values.tokens import NO_TOKENS, SOURCE_FILE, TokenTable
 
 HEADER_BYTES = 64 << 10
 """Of a dump of :data:`ALLOCATIONS_PASS`, what is read."""
 
-_ALLOCATION = re.compile(r"shape = '([^'{]*)[^']*', space=vmem, size = 0x([0-9a-f]{1,16}),.*?tag = '([^']*)'")
 _AMOUNT = r"(\d{1,15}(?:\.\d{1,15})?[KMGT]?)"
 _SCOPED = re.compile(rf"Scoped allocation with size {_AMOUNT} and limit {_AMOUNT}")
 _WHOLE = re.compile(rf"Used {_AMOUNT} of {_AMOUNT} vmem")
 _ONE = re.compile(r"Allocation \(size=(\d{1,18})\) would exceed memory \(size=(\d{1,18})\)")
 _SMEM = re.compile(r"Allocation \(size=(\d{1,18})\) would exceed memory \(size=(\d{1,18})\) :: .{1,200}?space=smem,")
+_SMEM_WHOLE = re.compile(rf"memory space smem\. Used {_AMOUNT} of {_AMOUNT} smem")
 _TAG = re.compile(r"space=smem, .{0,80}?tag = '([^']*)'")
 _REFUSED = re.compile(r"while allocating on stack for %(\S+) = ")
 _AROUND = (TOP, "<late-initialization>", "<late-finalization>")
 """Units that are no kernels."""
+_INVOLVED = re.compile(r"(.+?)\s+at location: ([^\n]+)\s+The MLIR operation involved:\s+([^\n]+)", re.DOTALL)
+_TOKEN = re.compile(rf'"{SOURCE_FILE}":(\d+)')
+_MORE = re.compile(r"\s*See https://\S+ for more details\.")
+_RAISED = "JaxRuntimeError: INTERNAL: "
+_WHAT, _OPERATION = 500, 400
+"""Characters of each, at most."""
 _ROUNDING = 1000
 _NAMED = 3
-_UNCOUNTED = "internal scratch"
-"""Tag of what the compiler lists and does not count."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _FAREWELL = re.compile(r"#|@|PC:|\*\*\*|.* RAW: ")
 """Lines of a dying process that say nothing: stack frames and the signal handler's own words."""
@@ -50,18 +54,43 @@ def classify(
     text = " ".join(error.split())
     if "lockfile" in text or "libtpu_lockfile" in text:
         return Refusal(Status.INFRASTRUCTURE, f"libtpu could not be opened, try again: {_short(text)}")
-    if one := _SMEM.search(text):
-        return Refusal(Status.SMEM_OVERFLOW, _smem_message(text, *one.groups()))
+    if one := _SMEM.search(text) or _SMEM_WHOLE.search(text):
+        return Refusal(Status.SMEM_OVERFLOW, _smem_message(text, parse_amount(one[1]), parse_amount(one[2]), schedule))
     if "CompileTimeScopedVmemOom" in text or re.search(r"memory space vmem|exceed memory .*space=vmem", text):
         return Refusal(Status.VMEM_OVERFLOW, _vmem_message(text, schedule, chip))
     if "memory space hbm" in text or "on HBM" in text or "HBM capacity" in text:
         return Refusal(Status.HBM_OVERFLOW, _hbm_message(text))
-    message = _short(tokens.explain(_short(text)))
+    message = _of_operation(error, tokens) or _short(tokens.explain(_short(text)))
     if "UnprovenMemoryAccessAlignment" in text or "last two dimensions" in text:
         return Refusal(Status.UNALIGNED_BLOCK, message)
     if "Unimplemented primitive" in text:
         return Refusal(Status.UNSUPPORTED_PRIMITIVE, message)
     return Refusal(Status.COMPILE_FAILED, message)
+
+
+def _of_operation(error: str, tokens: TokenTable) -> str:
+    """Three lines: what Mosaic refuses, where that is in the author's file, the operation with its shapes in MLIR.
+
+    ``""`` for an error that names no operation. An operation without a place has that of the one before it.
+    """
+    match = _INVOLVED.search(error)
+    if match is None:
+        return ""
+    what, location, operation = (" ".join(part.split()) for part in match.groups())
+    what = tokens.explain(_MORE.sub("", what).removeprefix(_RAISED))
+    return f"{what[:_WHAT]}\n{_place(location, tokens)}\nin {tokens.explain(operation)[:_OPERATION]}"
+
+
+def _place(location: str, tokens: TokenTable) -> str:
+    token = _TOKEN.search(location)
+    if token is None:
+        return f"at {tokens.explain(location)[:_WHAT]}"
+    number = int(token[1])
+    if place := tokens.nearest(number):
+        return "at {}:{}:{}".format(*place)
+    before = (place for one in range(number - 1, -1, -1) if (place := tokens.source(one)))
+    place = next(before, None)
+    return "after {}:{}:{}, the last operation before it with a place".format(*place) if place else "at no known place"
 
 
 def _short(text: str) -> str:
@@ -96,13 +125,16 @@ def parse_amount(text: str) -> int:
     return int(float(text[: len(text) - len(unit)]) * _UNITS[unit])
 
 
-def _smem_message(text: str, used: str, limit: str) -> str:
-    """SMEM overflow in one line: used, limit, and for which operand."""
+def _smem_message(text: str, used: int, limit: int, schedule: Path | None) -> str:
+    """SMEM overflow in one line: used, limit, and what weighs most or, of one allocation, for which operand."""
     tag = _TAG.search(text)
-    what = f" for {tag[1].replace('prefetched SMEM', 'the prefetched')}" if tag else ""
+    what = f" for {tag[1].partition('. ')[0].replace('prefetched SMEM', 'the prefetched')}" if tag else ""
+    buffers = buffers_of(listed(_header(schedule, text)[1], "smem")) if schedule and not tag else ()
+    each = ", ".join(f"{one.name} ({one.size_bytes / 1024:.0f} KiB)" for one in buffers[:_NAMED])
     return (
-        f"the kernel needs {int(used) / 1024:.0f} KiB of SMEM{what}, the chip has {int(limit) / 1024:.0f} KiB; "
-        "prefetch only what a step needs, or leave the table in HBM and copy parts of it"
+        f"the kernel needs {used / 1024:.0f} KiB of SMEM{what}, the chip has {limit / 1024:.0f} KiB"
+        + (f": {each}" if each else "")
+        + "; prefetch only what a step needs, or leave the table in HBM and copy parts of it"
     )
 
 
@@ -110,17 +142,17 @@ def _vmem_message(text: str, schedule: Path | None, chip: Chip | None) -> str:
     """VMEM overflow in one line: used, limit, the buffers that weigh most, and whether ``chip`` has room for more."""
     one = _ONE.search(text)
     if one is not None:  # a single buffer that no limit could make fit
-        named = buffers_of(_listed(text))
+        named = buffers_of(listed(text, "vmem"))
         which = f"; {named[0].name} weighs most ({int(one[1]) / (1 << 20):.1f} MiB)" if named else ""
         needs = f"the kernel needs {int(one[1]) / (1 << 20):.2f}MiB of VMEM for one buffer, the limit is "
         return f"{needs}{int(one[2]) / (1 << 20):.2f}MiB{which}; use a smaller one"
     whole = _WHOLE.search(text)
     match = _SCOPED.search(text) or whole
-    buffers = buffers_of(_listed(_header(schedule, text)[1])) if schedule else ()
-    used_bytes, listed = parse_amount(match[1]) if match else 0, total_bytes(buffers)
-    needs = match[1] if match and listed <= used_bytes * (1 + 1 / _ROUNDING) else f"{listed / (1 << 20):.2f}M"
+    buffers = buffers_of(listed(_header(schedule, text)[1], "vmem")) if schedule else ()
+    used_bytes, in_list = parse_amount(match[1]) if match else 0, total_bytes(buffers)
+    needs = match[1] if match and in_list <= used_bytes * (1 + 1 / _ROUNDING) else f"{in_list / (1 << 20):.2f}M"
     used = f"needs {needs}iB of VMEM, the limit is {match[2]}iB" if match else f"needs too much VMEM: {text[:300]}"
-    used_bytes = max(used_bytes, listed)
+    used_bytes = max(used_bytes, in_list)
     hint = "use smaller blocks"
     if not whole and (chip is None or used_bytes <= chip.vmem_bytes):
         has = f" (the chip has {chip.vmem_bytes >> 20} MiB)" if chip else ""
@@ -129,24 +161,27 @@ def _vmem_message(text: str, schedule: Path | None, chip: Chip | None) -> str:
 
 
 def overflowing(error: str, schedule: Path, chip: Chip) -> Vmem | None:
-    """VMEM of the kernel that the compiler refused, allocation by allocation; None for an error of another kind.
+    """VMEM or SMEM of the kernel that the compiler refused, by allocation; None for an error of another kind.
 
     What the dump lists is less than what the compiler counts: the rest is spills and temporaries, booked as
     ``SPILLS``. ``error`` is the compiler's text, with the judge's tokens in it.
     """
     text = " ".join(error.split())
     one, match = _ONE.search(text), _SCOPED.search(text) or _WHOLE.search(text)
-    if one is not None:
+    space = "smem" if (scalar := _SMEM.search(text) or _SMEM_WHOLE.search(text)) else "vmem"
+    if scalar is not None:
+        one, used, limit = None, parse_amount(scalar[1]), parse_amount(scalar[2])
+    elif one is not None:
         used, limit = int(one[1]), int(one[2])
     elif match is not None:
         used, limit = parse_amount(match[1]), parse_amount(match[2])
     else:
         return None
     name, header = ("", text) if one is not None else _header(schedule, text)
-    allocations = allocations_of(_listed(header))
-    listed = sum(allocation.size_bytes for allocation in allocations)
-    used, rest = max(used, listed), used - listed  # the compiler stops counting at the first that does not fit
-    if rest > used // _ROUNDING:  # amounts in a message have two decimals
+    allocations = allocations_of(listed(header, space) or listed(text, space))
+    in_list = sum(allocation.size_bytes for allocation in allocations)
+    used, rest = max(used, in_list), used - in_list  # the compiler stops counting at the first that does not fit
+    if space == "vmem" and rest > used // _ROUNDING:  # amounts in a message have two decimals
         allocations = (*allocations, VmemAllocation(use=VmemUse.SPILLS, size_bytes=rest))
     return Vmem(
         op=name,
@@ -154,7 +189,8 @@ def overflowing(error: str, schedule: Path, chip: Chip) -> Vmem | None:
         allocations=tuple(sorted(allocations, key=lambda allocation: -allocation.size_bytes)),
         used_bytes=used,
         limit_bytes=limit,
-        chip_bytes=chip.vmem_bytes,
+        chip_bytes=chip.vmem_bytes if space == "vmem" else 0,
+        memory=space.upper(),
     )
 
 
@@ -168,11 +204,6 @@ def _heaviest(buffers: Sequence[VmemBuffer], used_bytes: int) -> str:
     first, *others = buffers[:_NAMED]
     then = "".join(f", {one.name} ({one.size_bytes / (1 << 20):.1f} MiB)" for one in others)
     return f"; {first.name} weighs most ({first.size_bytes / (1 << 20):.1f} MiB){', then' if then else ''}{then[1:]}"
-
-
-def _listed(header: str) -> list[Raw]:
-    every = [(tag, shape, int(size, 16)) for shape, size, tag in _ALLOCATION.findall(header)]
-    return [one for one in every if one[0] != _UNCOUNTED]
 
 
 def _header(schedule: Path, text: str) -> tuple[str, str]:

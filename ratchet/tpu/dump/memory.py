@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ratchet.tpu.chips import Chip
-from ratchet.tpu.dump.files import UTILISATION_PASS, text_of
+from ratchet.tpu.dump.files import OUTLINE_PASS, UTILISATION_PASS, named, text_of
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.values import Footprint, Program, Vmem, VmemAllocation, VmemBuffer, VmemUse
 from ratchet.values.status import Refusal, Status
@@ -34,6 +34,15 @@ _VMEM = "1"
 
 _WINDOW = re.compile(r"(input|output) window allocation for operator (?:input|output) (\d{1,9})\b")
 _OPERAND = re.compile(r"operand span for operand (\d{1,9})\b")
+_PREFETCHED = re.compile(r"prefetched SMEM operand (\d{1,9})\b")
+_LISTED = re.compile(
+    r"shape = '([^'{]*)[^'\n]*', space=(\w+), size = (0x[0-9a-f]{1,16})(?:, offset = \w+)?"
+    r"(?:, (?!fixed_abs)\w+)*, tag = '([^'\n]*)'"
+)
+_UNCOUNTED = "internal scratch"
+"""Tag of what the compiler lists and does not count."""
+_HEADER = 4 << 20
+"""Of a dump in which allocations are listed, what is read."""
 _BLOCK = re.compile(r"The window shape is (\S+), while the full shape is (\S+)\.(?:\s|$)")
 _SHAPE = re.compile(r"([a-z]+\d*\w*)\[((?:\d{1,12}(?:,\d{1,12})*)?)\]")
 _LEVELS = re.compile(r"has (\d{1,3}) buffering levels")
@@ -129,6 +138,9 @@ def _of_op(name: str, allocations: tuple[VmemAllocation, ...], hlo: HloModule, c
     op = hlo.ops.get(name)
     used = _vmem(op, "used_scoped_memory_configs") if op else None
     limits = _vmem(op, "scoped_memory_configs") if op else None
+    if (rest := sum(used or ()) - sum(one.size_bytes for one in allocations)) > 0:
+        unnamed = VmemAllocation(use=VmemUse.UNNAMED, size_bytes=rest)
+        allocations = tuple(sorted((*allocations, unnamed), key=lambda one: -one.size_bytes))
     return Vmem(
         op=name,
         is_kernel=name in hlo.launches,
@@ -137,6 +149,32 @@ def _of_op(name: str, allocations: tuple[VmemAllocation, ...], hlo: HloModule, c
         limit_bytes=limits[0] if limits else chip.default_scoped_vmem_bytes,
         chip_bytes=chip.vmem_bytes,
     )
+
+
+def smem_by_kernel(hlo: HloModule, schedule: Path) -> tuple[Vmem, ...]:
+    """SMEM of every kernel that has any of its own: windows, prefetched operands, scratch. Most needed first."""
+    found = []
+    for path in sorted(schedule.glob(f"*{OUTLINE_PASS}.txt")):
+        dump = named(path)
+        if dump is None or dump.label != OUTLINE_PASS or dump.name not in hlo.launches:
+            continue
+        with path.open(encoding="utf-8", errors="replace") as file:
+            allocations = allocations_of(listed(file.read(_HEADER), "smem"))
+        used = sum(one.size_bytes for one in allocations)
+        if used:
+            found.append(
+                Vmem(
+                    op=dump.name, is_kernel=True, allocations=allocations, used_bytes=used, limit_bytes=0,
+                    chip_bytes=0, memory="SMEM",
+                )
+            )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: -one.used_bytes))
+
+
+def listed(header: str, space: str) -> list[Raw]:
+    """The allocations in one memory that a dump lists of a kernel, without what the runtime has at fixed addresses."""
+    every = _LISTED.findall(header)
+    return [(tag, shape, int(amount, 0)) for shape, where, amount, tag in every if where == space and tag != _UNCOUNTED]
 
 
 def _vmem(op: HloOp, key: str) -> Sequence[int] | None:
@@ -150,11 +188,22 @@ def _vmem(op: HloOp, key: str) -> Sequence[int] | None:
         return None
 
 
-def kept_bytes(schedule: Path) -> int:
-    """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form."""
+_ALIASES = frozenset({"parameter", "bitcast", "tuple", "get-tuple-element", "while", "conditional", "call"})
+"""Opcodes whose results are other operations'."""
+
+
+def kept_bytes(hlo: HloModule, schedule: Path, chip: Chip) -> int:
+    """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form.
+
+    On tpu7x the report counts the half of VMEM that is reserved for the scoped memory of kernels as well. Where the
+    arrays that HLO has in VMEM need less than it says, all together, that is taken off.
+    """
     reports = _reports(schedule)
-    kept = [sum(block.size_bytes for block in report if block.kind == "HLO_TEMPORARY") for report in reports]
-    return max(kept, default=0)
+    kept = max((sum(one.size_bytes for one in report if one.kind == "HLO_TEMPORARY") for report in reports), default=0)
+    made = [op for op in hlo.ops.values() if op.opcode not in _ALIASES and not op.opcode.endswith("-start")]
+    arrays = sum(one.padded_bytes for op in made for one in op.types if one.space == int(_VMEM))
+    own = kept - chip.vmem_bytes // 2
+    return kept if kept <= arrays else own if 0 <= own <= arrays else arrays
 
 
 # --- the report of VMEM ---
@@ -252,9 +301,9 @@ def _allocation(tag: str, shape: str) -> VmemAllocation:
     if tag == "SPILL":
         return VmemAllocation(use=VmemUse.SPILLS, size_bytes=0)
     dtype, sides = _shape(shape)
-    operand = _OPERAND.match(tag)
-    if operand is not None:
-        return VmemAllocation(use=VmemUse.OPERAND, number=int(operand[1]), dtype=dtype, shape=sides, size_bytes=0)
+    for pattern, use in ((_OPERAND, VmemUse.OPERAND), (_PREFETCHED, VmemUse.PREFETCHED)):
+        if operand := pattern.match(tag):
+            return VmemAllocation(use=use, number=int(operand[1]), dtype=dtype, shape=sides, size_bytes=0)
     use = VmemUse.SCRATCH if tag.startswith(("scratch operand", "scoped memory")) else VmemUse.COMPILER
     return VmemAllocation(use=use, dtype=dtype, shape=sides, size_bytes=0)
 

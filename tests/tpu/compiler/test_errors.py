@@ -3,9 +3,10 @@
 import pytest
 
 from ratchet.tpu.chips import V5E
-from ratchet.tpu.compiler.errors import HEADER_BYTES, classify, parse_amount
+from ratchet.tpu.compiler.errors import HEADER_BYTES, classify, overflowing, parse_amount
 from ratchet.tpu.dump.files import ALLOCATIONS_PASS
 from ratchet.values.status import Status
+from ratchet.values.tokens import TokenTable
 
 MIB = 1 << 20
 OOM = "CompileTimeScopedVmemOom: "
@@ -138,3 +139,66 @@ def test_messages_in_new_words_are_quoted_in_part(start):
     message = classify(text).message
     assert text[:300] in message
     assert text[:301] not in message
+
+
+INVOLVED = """JaxRuntimeError: INTERNAL: Mosaic failed to compile TPU kernel: infer-vector-layout: \
+unsupported shape cast
+See https://openxla.org/xla/errors/error_2003 for more details.
+
+at location: loc("t":2:1)
+
+The MLIR operation involved:
+  %5 = "tpu.reshape"(%4) : (vector<192x8xbf16>) -> vector<8x192xbf16>
+
+Please report a bug at: https://github.com/jax-ml/jax/issues/new/choose
+"""
+OPERATION = 'in %5 = "tpu.reshape"(%4) : (vector<192x8xbf16>) -> vector<8x192xbf16>'
+LINE = ("kernel.py", 37, 48)
+
+
+@pytest.mark.parametrize(
+    ("sources", "around", "place"),
+    [
+        ((None, None, LINE), (-1, 0, 1), "at kernel.py:37:48"),
+        ((None, LINE, None), (-1, 0, 1), "at kernel.py:37:48"),
+        ((LINE, None, None), (-1, -1, 1), "after kernel.py:37:48, the last operation before it with a place"),
+        ((None, None, None), (-1, 0, 1), "at no known place"),
+    ],
+)
+def test_an_operation_that_mosaic_refuses_is_three_lines(sources, around, place):
+    refusal = classify(INVOLVED, tokens=TokenTable(sources=sources, around=around))
+    assert refusal.status is Status.COMPILE_FAILED
+    what = "Mosaic failed to compile TPU kernel: infer-vector-layout: unsupported shape cast"
+    assert refusal.message.split("\n") == [what, place, OPERATION]
+
+
+def test_a_long_operation_is_cut_and_a_location_of_another_kind_is_quoted():
+    long = INVOLVED.replace("%5 = ", "%5 = " + "x" * 5000).replace('"t":2:1', "unknown")
+    _, place, operation = classify(long, tokens=TokenTable()).message.split("\n")
+    assert place == "at loc(unknown)"
+    assert len(operation) < 450
+
+
+def test_an_alignment_that_is_not_proven_keeps_its_status_and_its_operation():
+    text = INVOLVED.replace("infer-vector-layout:", "E2003: CompileTimeMosaicUnprovenMemoryAccessAlignment:")
+    refusal = classify(text)
+    assert refusal.status is Status.UNALIGNED_BLOCK
+    assert refusal.message.endswith(OPERATION)
+
+
+WHOLE = "Ran out of memory in memory space smem. Used 1.46M of 1.00M smem. Exceeded smem capacity by 466.6K."
+
+
+def test_smem_that_overflows_in_all_is_given_to_its_owners(tmp_path):
+    lines = "".join(
+        f"#allocation{n} [shape = 'u8[{size}]{{0}}', space=smem, size = {size:#x}, scoped, tag = '{tag}']\n"
+        for n, (size, tag) in enumerate([(800256, "prefetched SMEM operand 0"), (360448, "prefetched SMEM operand 1")])
+    )
+    (tmp_path / f"1-k-07-{ALLOCATIONS_PASS}.txt").write_text(lines)
+    refusal = classify(f"JaxRuntimeError: RESOURCE_EXHAUSTED: {WHOLE}", tmp_path)
+    assert refusal.status is Status.SMEM_OVERFLOW
+    said = "needs 1495 KiB of SMEM, the chip has 1024 KiB: prefetched SMEM 0 u8[800256] (782 KiB), prefetched SMEM 1"
+    assert said in refusal.message
+    found = overflowing(WHOLE, tmp_path, V5E)
+    assert (found.memory, found.op, found.fits) == ("SMEM", "k", False)
+    assert [(one.number, one.size_bytes) for one in found.allocations] == [(0, 800256), (1, 360448)]

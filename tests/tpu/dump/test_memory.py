@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu as pltpu
 from ratchet.tpu import latency
 from ratchet.tpu.chips import V5E
 from ratchet.tpu.dump import memory
-from ratchet.tpu.dump.files import UTILISATION_PASS, load_hlo
+from ratchet.tpu.dump.files import OUTLINE_PASS, UTILISATION_PASS, load_hlo
 from ratchet.tpu.dump.memory import allocations_by_op, buffers_of, heaviest_buffers, read_report, spills
 from ratchet.values import Mesh, Program, VmemBuffer
 from ratchet.values.status import Refusal, Status
@@ -215,3 +215,48 @@ COUNTS = "MXU, VLOAD:FILL, VSTORE:SPILL\n== UTILIZATION:\n1 2 {}\n"
 def test_damaged_counts_of_spills_are_refused(text):
     with refused(Status.INFRASTRUCTURE, "f "):
         spills(text, file="f")
+
+
+def smem(shape, bytes_, tag, more=", scoped"):
+    return f"#allocation1 [shape = '{shape}', space=smem, size = {bytes_:#x}, offset = 0x0{more}, tag = '{tag}']\n"
+
+
+HEADER = (
+    smem("u32[]", 4, "smem constant byte address 0x4 - core index", ", fixed_abs")
+    + smem("s32[1000]{0:T(128)}", 4096, "scratch operand")
+    + smem("u8[8192]{0}", 8192, "prefetched SMEM operand 1")
+    + smem("u8[8192]{0}", 8192, "input window allocation for operator input 2. The window shape is s32[2000], while "
+           "the full shape is s32[2000]. This allocation is single buffered.")
+    + "#allocation9 [shape = 'u8[8]{0}', space=vmem, size = 0x8, offset = 0x0, scoped, tag = 'scratch operand']\n"
+)  # fmt: skip
+
+
+def test_smem_of_a_kernel_is_given_to_its_owners_without_what_the_runtime_keeps(tmp_path):
+    (tmp_path / f"1-k1-03-{OUTLINE_PASS}.txt").write_text(HEADER)
+    (tmp_path / f"1-TLP-03-{OUTLINE_PASS}.txt").write_text(HEADER)
+    (found,) = memory.smem_by_kernel(of_kernels({}), tmp_path)
+    assert (found.op, found.memory, found.used_bytes, found.fits) == ("k1", "SMEM", 4096 + 8192 + 8192, True)
+    assert [(one.use.value, one.number, one.size_bytes) for one in found.allocations] == [
+        ("input window", 2, 8192),
+        ("prefetched operand", 1, 8192),
+        ("scratch", None, 4096),
+    ]
+
+
+def test_vmem_that_no_allocation_names_is_said_to_be_so(tmp_path):
+    (tmp_path / "1-vmem_report.html").write_text(report(k1=[("scratch operand", "f32[8]", 60)]))
+    (found,) = memory.vmem_by_op(of_kernels(vmem(100)), tmp_path, V5E)
+    assert found.used_bytes == 100 == sum(one.size_bytes for one in found.allocations)
+    assert {one.use.value: one.size_bytes for one in found.allocations} == {
+        "scratch": 60,
+        "named by no allocation of the compiler's": 40,
+    }
+
+
+@pytest.mark.parametrize(("said", "kept"), [(4096, 4096), (64 * MIB + 4096, 4096), (3 * MIB, 4096), (0, 0)])
+def test_what_is_reserved_for_kernels_is_not_counted_as_arrays(tmp_path, said, kept):
+    block = {"block_size": said, "block_type": "HLO_TEMPORARY", "allocations": []}
+    data = {"hlo_breakdowns": {"<top-inlining-caller>": {"blocks": [block]}}}
+    (tmp_path / "1-vmem_report.html").write_text(f"DATA = {json.dumps(data)}")
+    hlo = hlo_of("%p = f32[8,128] parameter(0)\n ROOT %c = f32[8,128]{1,0:T(8,128)S(1)} copy(%p)")
+    assert memory.kept_bytes(hlo, tmp_path, V5E) == kept
