@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ratchet.commands.options import json_option, knobs_argument, target_options
+from ratchet.commands.options import PROGRAM, json_option, knobs_argument, target_options
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.source_closure import SourceClosure
 from ratchet.exam.candidate.target import GENERATOR, Case, Target
+from ratchet.exam.judge.correctness import Examiner
+from ratchet.exam.judge.workers import Workers
+from ratchet.exam.problem import problem as problems
+from ratchet.exam.problem.problem import Problem
 from ratchet.kernelfile.knobs import Knob, choices, in_words, knobs, points, with_constants
 from ratchet.process import paths
 from ratchet.process.boot import home
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import compile as compiling
-from ratchet.tpu.dump.files import OPTIMIZED
+from ratchet.tpu.computed_operands import computed_operands
+from ratchet.tpu.dump.files import OPTIMIZED, load_hlo
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tune.fit import search
-from ratchet.values import Explanation, Point
+from ratchet.values import Explanation, Point, Program
 from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
@@ -70,12 +79,32 @@ def _explained(target: Target, case: Case, compilers: Compilers, *, modelled: bo
     folder, title = compilers.new_folder(), title_of(target, case)
     sources = sources_of(target, case)
     exported = targets.export(target, case, files=sources.files)
-    explanation = compilers.explained(exported, case.chip, title, modelled=modelled, folder=folder)
+    frozen = _frozen(target, case, exported)
+    explanation = compilers.explained(exported, case.chip, title, modelled=modelled, folder=folder, frozen=frozen)
+    if explanation.status is Status.SCHEDULE_UNKNOWN and frozen is None and case.generator == GENERATOR:
+        shown = os.path.relpath(_file(target))
+        todo = f'`{PROGRAM} --kernel {shlex.quote(shown)} "baseline"` freezes its inputs, which then steer'
+        explanation = replace(explanation, reason=f"{explanation.reason}; {todo}")
     if trace is not None and explanation.timeline is not None:
         data, footprint = paths.read(folder / OPTIMIZED), explanation.footprint
         buffers = hbm_buffers(data, footprint.hbm_bytes) if footprint else ()
         write_xspace(explanation.timeline, trace, title=title, hlo_module=data, buffers=buffers)
     return replace(explanation, knobs=_by_value(sources.constants.values()))
+
+
+def _frozen(target: Target, case: Case, exported: targets.Exported) -> Problem | None:
+    """The problem of a kernel file that is explained for its own inputs, where one is frozen for these."""
+    if case.generator != GENERATOR or target.source is None:
+        return None
+    try:
+        problem = problems.read(problems.lock_path(_file(target)))
+    except Refusal:
+        return None
+    return problem if problem is not None and problem.inputs == exported.inputs else None
+
+
+def _file(target: Target) -> Path:
+    return (target.source or Path()) / f"{target.module.replace('.', '/')}.py"
 
 
 def _by_value(constants: Iterable[Knob]) -> dict[int, tuple[str, ...]]:
@@ -271,12 +300,35 @@ class Compilers:
         return child
 
     def explained(
-        self, exported: targets.Exported, chip: str, title: str, *, modelled: bool = True, folder: Path | None = None
+        self,
+        exported: targets.Exported,
+        chip: str,
+        title: str,
+        *,
+        modelled: bool = True,
+        folder: Path | None = None,
+        frozen: Problem | None = None,
     ) -> Explanation:
-        """A program compiled for a chip, and modelled. Raises Refusal as ``explain_artefact``."""
+        """A program compiled for a chip, and modelled, with the integers of a frozen problem's public inputs.
+
+        Raises Refusal as ``explain_artefact``.
+        """
         folder = folder or self.new_folder()
         artefact, child = exported.artefact(title), self.child(chip)
-        return explain_artefact(artefact, CHIPS[chip], folder, child, title=title, modelled=modelled)
+        steering = partial(self._steering, frozen) if frozen is not None else None
+        return explain_artefact(artefact, CHIPS[chip], folder, child, title=title, modelled=modelled, steering=steering)
+
+    def _steering(self, frozen: Problem, program: Program) -> Mapping[int | str, Any]:
+        """As a verdict has it: inputs by position, and on one chip what XLA computes of them for kernels."""
+        with Workers(CHIPS[program.chip], compiles=False, one_file=True) as workers:
+            exam = Examiner(workers=workers, root=self.folder)
+            taken: dict[int | str, Any] = dict(exam.steering(frozen))
+            operands = computed_operands(load_hlo(program.dump_dir)) if len(program.chip_ids) == 1 else ()
+            if operands:
+                seen = workers.root / compiling.PROGRAM  # the values child sees no other folder
+                paths.write(seen, paths.read(program.dump_dir / compiling.PROGRAM))
+                taken |= exam.computed(frozen, seen, operands)[0][0]
+        return taken
 
     def new_folder(self) -> Path:
         """An empty one."""
