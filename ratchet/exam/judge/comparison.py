@@ -24,6 +24,8 @@ from ratchet.exam.problem.problem import Problem
 from ratchet.exam.problem.programs import Arrays
 from ratchet.exam.problem.reference import Reference, References
 from ratchet.tpu import exporting
+from ratchet.tpu.mlir.bindings import stablehlo_of
+from ratchet.tpu.mlir.flops import flops
 from ratchet.tpu.mosaic import run as mosaic
 from ratchet.tpu.mosaic.findings import Finding
 from ratchet.values.status import Status
@@ -235,12 +237,18 @@ def _result_of(outputs: Arrays) -> mosaic.RunResult:
 
 
 def reference_flops(problem: Problem) -> float:
-    """FLOPs of the reference as written, masked work and transcendental functions included; 0 if XLA has no count."""
+    """FLOPs of the reference as written, masked work and transcendental functions included; 0 if XLA has no count.
+
+    XLA counts the body of a loop once, so the largest count is the one that is not too small.
+    """
     program = exporting.read(problem.reference_program)
     avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in program.in_avals]
     analysis = jax.jit(program.call).lower(*avals).cost_analysis()
     counted = sum(float((analysis or {}).get(what, 0.0)) for what in ("flops", "transcendentals"))
-    return counted and max(counted, float(sum(products(problem).values())))  # XLA counts the body of a loop once
+    module = stablehlo_of(program)
+    with module.context:
+        written = flops(module)
+    return counted and max(counted, written, float(sum(products(problem).values())))
 
 
 def _elsewhere(problem: Problem, position: int) -> bool:
