@@ -357,13 +357,16 @@ def ablate_command(options: argparse.Namespace, *, root: Path, function: JudgeFu
     row = log.find(root, options.id)
     before, after = _versions(root, row)
     file = Path(row.kernel)
-    parts = [part.name for part in mutation(before, after, file.name).parts]
+    changes = {" with ".join(one): one for one in mutation(before, after, file.name).changes}
+    parts = list(changes)
     if len(parts) < 2:
         what = f"changed {parts[0]} alone" if parts else "changed nothing that its parent has"
         raise Refusal(Status.USAGE, f"{row.id} {what}: there is nothing to take apart")
     judge = modelling(options, root, function)
     named = {PARENT: before, WHOLE: after}
-    named.update({", ".join(names): partly(before, after, names, file.name) for names in subsets(parts)})
+    for chosen in subsets(parts):
+        names = [name for one in chosen for name in changes[one]]
+        named[", ".join(chosen)] = partly(before, after, names, file.name)
     candidates = [
         Candidate(text=text, message=f"ablate: {which}\n\nOf experiment {row.id}.") for which, text in named.items()
     ]

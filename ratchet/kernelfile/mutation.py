@@ -3,15 +3,16 @@
 A file is the statements of its top level. Each constant, function and class that both versions have, and that differs,
 is one *part* of the change; so is every other statement, such as a call or a ``raise``, that came or went. What a part
 may need is not counted: definitions and imports that are new, comments, and ``get_tiling_meta``, which has to follow
-the kernel.
+the kernel. Parts that need each other are one change: a function that takes other parameters (a body with one more
+scratch buffer), or a definition that went, and what names it.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ratchet.kernelfile.syntax import CLAIMS, parsed
 
@@ -24,6 +25,8 @@ class Part:
     """What it defines; the first line of its text where it defines nothing."""
     constant: bool
     """Whether it is an assignment, and no function or class."""
+    group: int = 0
+    """Equal for parts that need each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +36,27 @@ class Mutation:
     parts: tuple[Part, ...]
 
     @property
+    def changes(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the parts that need each other, together; in order."""
+        groups: dict[int, list[str]] = {}
+        for part in self.parts:
+            groups.setdefault(part.group, []).append(part.name)
+        return tuple(map(tuple, groups.values()))
+
+    @property
     def compound(self) -> bool:
         """Whether it is more than one change."""
-        return len(self.parts) > 1
+        return len(self.changes) > 1
 
     def __str__(self) -> str:
-        """``one constant, BQ``; ``2 at once: BQ, block``."""
-        names = ", ".join(part.name for part in self.parts)
+        """``one constant, BQ``; ``2 at once: BQ, block``; ``one thing, body with kernel_fn``."""
+        names = ", ".join(" with ".join(one) for one in self.changes)
         if self.compound:
-            return f"{len(self.parts)} at once: {names}"
+            return f"{len(self.changes)} at once: {names}"
         if not self.parts:
             return "comments, or what is new and not used"
-        return f"one {'constant' if self.parts[0].constant else 'function'}, {names}"
+        kind = "thing" if len(self.parts) > 1 else "constant" if self.parts[0].constant else "function"
+        return f"one {kind}, {names}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +69,13 @@ class _Statement:
     defines: bool
     acts: bool
     """Whether it may do something where it is: it neither defines a name nor imports one."""
+    parameters: str
+    """Of a function, as its syntax tree has them; ``""`` of anything else."""
+    names: frozenset[str]
+    """All that are in it."""
+
+
+_ByKey = Mapping[str, _Statement]
 
 
 def mutation(before: bytes, after: bytes, name: str) -> Mutation:
@@ -76,7 +95,27 @@ def mutation(before: bytes, after: bytes, name: str) -> Mutation:
         for key, one in old.items()
         if key not in new and (one.defines or one.acts)
     ]
-    return Mutation(parts=(*parts, *gone))
+    return Mutation(parts=_grouped((*parts, *gone), old, new))
+
+
+def _grouped(parts: Sequence[Part], old: _ByKey, new: _ByKey) -> tuple[Part, ...]:
+    """Parts with their groups: those that name one which takes other parameters, or is gone, are in one with it."""
+    group = {part.name: number for number, part in enumerate(parts)}
+
+    def named(name: str, by: str) -> bool:
+        return any(name in versions[by].names for versions in (old, new) if by in versions)
+
+    for part in parts:
+        before, after = old.get(part.name), new.get(part.name)
+        if before is not None and after is not None and before.parameters == after.parameters:
+            continue
+        if before is None:
+            continue
+        for other in parts:
+            if other is not part and named(part.name, other.name):
+                joined, own = group[other.name], group[part.name]
+                group = {name: own if number == joined else number for name, number in group.items()}
+    return tuple(replace(part, group=group[part.name]) for part in parts)
 
 
 def partly(before: bytes, after: bytes, names: Collection[str], name: str) -> bytes:
@@ -120,11 +159,14 @@ def _by_key(source: bytes, name: str) -> Mapping[str, _Statement]:
             constant=all(isinstance(node, ast.Assign | ast.AnnAssign) for _, node in nodes),
             defines=any(_defines(node) for _, node in nodes),
             acts=any(not _defines(node) and not _is_quiet(node) for _, node in nodes),
+            parameters=";".join(ast.dump(node.args) for _, node in nodes if isinstance(node, ast.FunctionDef)),
+            names=frozenset(one.id for _, node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)),
         )
         for key, nodes in found.items()
     }
     if rest := b"".join(lines[shown:]):
-        statements["\0end"] = _Statement(text=rest, tree="", constant=True, defines=False, acts=False)
+        statements["\0end"] = _Statement(text=rest, tree="", constant=True, defines=False, acts=False, parameters="",
+                                        names=frozenset())  # fmt: skip
     return statements
 
 

@@ -126,3 +126,39 @@ def test_parts_are_tried_alone_and_left_out_alone():
     assert len(many) == 10
     assert ("a",) in many
     assert ("b", "c", "d", "e") in many
+
+
+BODY = b"""
+def helper(x):
+    return x + 1
+
+
+def body(x_ref, o_ref):
+    o_ref[...] = helper(x_ref[...])
+
+
+def kernel_fn(x):
+    return pallas_call(body, out_shape=x)(x)
+"""
+
+
+def test_a_scratch_buffer_is_one_change_of_the_body_and_of_what_calls_it() -> None:
+    after = BODY.replace(b"def body(x_ref, o_ref):", b"def body(x_ref, o_ref, acc):").replace(
+        b"out_shape=x)", b"out_shape=x, scratch_shapes=[1])"
+    )
+    change = mutation(BODY, after, "k.py")
+    assert not change.compound
+    assert str(change) == "one thing, body with kernel_fn"
+
+
+def test_a_helper_that_went_into_its_caller_is_one_change() -> None:
+    after = BODY.replace(b"def helper(x):\n    return x + 1\n", b"").replace(b"helper(x_ref[...])", b"x_ref[...] + 1")
+    change = mutation(BODY, after, "k.py")
+    assert not change.compound
+    assert change.changes == (("body", "helper"),)
+
+
+def test_two_functions_that_keep_their_parameters_are_two_changes() -> None:
+    after = BODY.replace(b"x + 1", b"x + 2").replace(b"out_shape=x)", b"out_shape=x, grid=(1,))")
+    change = mutation(BODY, after, "k.py")
+    assert str(change) == "2 at once: helper, kernel_fn"
