@@ -45,12 +45,14 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.points import candidates_document, candidates_table, search_text
 from ratchet.view.searching import Screen, decided, stopped
-from ratchet.view.verdicts import offer, ranked, sweep_document, sweep_line, sweep_table
+from ratchet.view.verdicts import near, offer, ranked, sweep_document, sweep_line, sweep_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 PARENT, WHOLE = "the parent", "the whole change"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _MOST_SECONDS = 1e6
+_CHECKED = 3
+"""Of the fastest points of a sweep, those whose values are checked until one is right."""
 
 Say = Callable[[str], None]
 
@@ -98,13 +100,29 @@ def sweep_command(options: argparse.Namespace, *, root: Path, kernel: Path, func
         results.append(result)
         say(f"{len(results)} of {len(wanted) + 1}: {sweep_line(result)}")
     results = ranked(results)
+    if not options.values:
+        results = _with_values(sweep, results, say)
     if options.json:
         print(dumps(sweep_document(results, kernel=shown, evaluator=judge.evaluator)))
         return Status.PASS.exit_code
     print(sweep_table(results, [name for name, _ in axes], kernel=shown))
     if results[0].verdict.score is not None:
-        print(offer(results[0], kernel=shown))
+        print(offer(results, kernel=shown))
     return Status.PASS.exit_code
+
+
+def _with_values(sweep: Sweep, results: Sequence[SweepResult], say: Say) -> list[SweepResult]:
+    """The points, ranked, the fastest with its values checked: where they are wrong, the next ones, a few at most."""
+    ordered = list(results)
+    for _ in range(_CHECKED):
+        best = ordered[0]
+        if not best.point or best.verdict.status is not Status.UNCHECKED or near(best, ordered):
+            break
+        say(f"checking the values of the best: {in_words(best.point)}")
+        (checked,) = dataclasses.replace(sweep, values=True).run([best.point])
+        say(sweep_line(checked))
+        ordered = ranked([checked, *ordered[1:]])
+    return ordered
 
 
 def _apply(kernel: Path, wanted: Sequence[Point]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
+from ratchet.loop.compare import compare, of_score
 from ratchet.process.boot import home
 from ratchet.tpu.chips.fitted import Checked, checked
 from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
@@ -39,16 +40,41 @@ def sweep_line(result: SweepResult) -> str:
 def sweep_table(results: Sequence[SweepResult], names: Sequence[str], *, kernel: str) -> str:
     """All points, ranked: knobs, modelled latency, share of the roofline, VMEM, spills, and what limits each."""
     head = [*names, "ms", "util %", "VMEM", "spills", "limited by"]
-    text = columns([head, *(_of_point(result, names) for result in results)], numbers=True)
-    checked_too = any(result.verdict.status is Status.PASS for result in results)
-    said = "values checked" if checked_too else "modelled, no values checked: nothing was recorded"
+    text = columns([head, *(_of_point(result, names, results) for result in results)], numbers=True)
     failed = sum(result.verdict.score is None for result in results)
+    checked = sum(result.verdict.status is Status.PASS for result in results)
+    values = f"values of {checked} checked" if checked else "no values checked"
+    said = values if checked + failed == len(results) else f"modelled, {values}: nothing was recorded"
     return "\n".join([*text, f"{len(results)} points of {clean(kernel)}, {said}; {failed} failed"])
 
 
-def offer(best: SweepResult, *, kernel: str) -> str:
+def same_program(one: SweepResult, other: SweepResult) -> bool:
+    """Whether two points compiled to one program: equal to the cycle on every line, and in what they need."""
+    mine, theirs = one.verdict, other.verdict
+    if mine.timeline is None or theirs.timeline is None or mine.footprint != theirs.footprint:
+        return False
+    return mine.timeline.cycles == theirs.timeline.cycles and mine.timeline.blame == theirs.timeline.blame
+
+
+def near(one: SweepResult, results: Sequence[SweepResult]) -> str:
+    """Why a point does not count as faster than the file as it is; ``""`` where it does, or that is not known."""
+    base = _as_it_is(results)
+    if base is None or base is one or base.verdict.score is None or one.verdict.score is None:
+        return ""
+    if same_program(one, base):
+        return "the same program as the file as it is"
+    comparison = compare(of_score(one.verdict.score), of_score(base.verdict.score))
+    return f"counts as the same as the file: {comparison.kind}" if comparison.same else ""
+
+
+def _as_it_is(results: Sequence[SweepResult]) -> SweepResult | None:
+    return next((one for one in results if not one.point), None)
+
+
+def offer(results: Sequence[SweepResult], *, kernel: str) -> str:
     """How to try the best point as an experiment: two commands, each word quoted for a shell."""
-    if not best.point:
+    best = results[0]
+    if not best.point or near(best, results):
         return "No point is faster than the file as it is."
     sweep = ["sweep", kernel, *(f"{name}={value!r}" for name, value in best.point.items()), "--apply"]
     experiment = ["--kernel", kernel, f"experiment: {in_words(best.point)}"]
@@ -73,14 +99,17 @@ def sweep_document(results: Sequence[SweepResult], *, kernel: str, evaluator: st
     return {"kernel": kernel, "evaluator": evaluator, "kind": "modelled", "points": plain(results, tables)}
 
 
-def _of_point(result: SweepResult, names: Sequence[str]) -> list[str]:
+def _of_point(result: SweepResult, names: Sequence[str], results: Sequence[SweepResult]) -> list[str]:
     verdict = result.verdict
     score, footprint = verdict.score, verdict.footprint
     knobs = [clean(str(result.point.get(name, "as it is"))) for name in names]
     sizes = [size(footprint.vmem_bytes), str(footprint.spills)] if footprint else ["-", "-"]
     if score is None:
         return [*knobs, "-", "-", *sizes, _failure(verdict)]
-    limit = cut(clean(next(iter(_losses(verdict)), "nothing that is known")), _LIMIT)
+    before = results[: results.index(result)]
+    twin = next((one for one in before if one.point and same_program(one, result)), None)
+    said = near(result, results) or (f"the same program as {in_words(twin.point)}" if twin and result.point else "")
+    limit = cut(clean(said or next(iter(_losses(verdict)), "nothing that is known")), _LIMIT)
     return [*knobs, fixed(score.latency_ms), f"{score.util_pct:.2f}", *sizes, limit]
 
 

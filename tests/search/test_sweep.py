@@ -1,5 +1,6 @@
 """A sweep: versions of one file modelled side by side, each as the judge models it alone, and nothing written."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,11 +12,12 @@ from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import V5E
-from ratchet.values import Conditions
+from ratchet.values import Conditions, SweepResult
 from ratchet.values.status import Refusal, Status
 from ratchet.view.verdicts import ranked
 from tests.exam.judge.programs import examined
 from tests.kernels import ATTENTION, edited
+from tests.view.timelines import verdict
 
 CONDITIONS = Conditions(evaluator="v5e-model", chip="v5e", compiler="", seal="", problem="")
 
@@ -90,3 +92,30 @@ def test_a_file_without_a_problem_is_told_how_to_get_one(kernel):
     with pytest.raises(Refusal, match="judge it once") as caught:
         run(kernel, "BQ=128")
     assert caught.value.status is Status.NOT_FOUND
+
+
+def test_the_fastest_point_whose_values_are_right_comes_first():
+    """The fastest is wrong: it is checked, goes to the end, and the next one is checked."""
+
+    def made(latency_ms, status=Status.UNCHECKED, **point):
+        one = verdict(status)
+        score = one.score and dataclasses.replace(one.score, latency_ms=latency_ms, band=None)
+        run = one.timeline and dataclasses.replace(one.timeline, cycles=int(latency_ms * 1000))
+        return SweepResult(point=point, verdict=dataclasses.replace(one, score=score, timeline=run), seconds=0.0)
+
+    @dataclasses.dataclass(frozen=True)
+    class Checks:
+        values: bool = False
+
+        def run(self, points):
+            (point,) = points
+            assert self.values
+            yield made(1.0, Status.WRONG_VALUES, **point) if point == {"BQ": 3} else made(2.0, Status.PASS, **point)
+
+    said = []
+    given = [made(1.0, BQ=3), made(2.0, BQ=2), made(3.0)]
+    ordered = commands._with_values(Checks(), given, said.append)
+    assert [(one.point.get("BQ"), one.verdict.status.name) for one in ordered] == [
+        (2, "PASS"), (None, "UNCHECKED"), (3, "WRONG_VALUES"),
+    ]  # fmt: skip
+    assert said[0] == "checking the values of the best: BQ 3"

@@ -11,7 +11,7 @@ from ratchet.tpu.chips.fitted import Checked
 from ratchet.values import Band, Conditions, SweepResult
 from ratchet.values.status import Status
 from ratchet.view import verdicts
-from ratchet.view.verdicts import across_document, across_table, offer, sweep_table
+from ratchet.view.verdicts import across_document, across_table, near, offer, sweep_table
 from tests.view.timelines import verdict
 
 
@@ -24,7 +24,7 @@ def words(text):
 
 
 def test_an_offer_can_be_pasted():
-    assert offer(result(BQ=256), kernel="kernel.py").splitlines() == [
+    assert offer([result(BQ=256)], kernel="kernel.py").splitlines() == [
         "To try the best: ./ratchet.sh sweep kernel.py BQ=256 --apply",
         "                 ./ratchet.sh --kernel kernel.py 'experiment: BQ 256'",
     ]
@@ -32,14 +32,48 @@ def test_an_offer_can_be_pasted():
 
 def test_what_an_offer_names_is_no_command():
     kernel, value = "a b;touch $(c)'.py", 'x`y` "z" $HOME'
-    sweep, experiment = words(offer(result(MODE=value), kernel=kernel))
+    sweep, experiment = words(offer([result(MODE=value)], kernel=kernel))
     assert sweep == ["./ratchet.sh", "sweep", kernel, f"MODE={value!r}", "--apply"]
     assert experiment == ["./ratchet.sh", "--kernel", kernel, f"experiment: MODE {value}"]
-    assert "\x1b" not in offer(result(MODE="\x1b[2J"), kernel="k\x1b[2J.py")
+    assert "\x1b" not in offer([result(MODE="\x1b[2J")], kernel="k\x1b[2J.py")
 
 
 def test_nothing_is_offered_where_the_file_is_the_best():
-    assert offer(result(), kernel="kernel.py") == "No point is faster than the file as it is."
+    assert offer([result()], kernel="kernel.py") == "No point is faster than the file as it is."
+
+
+def run_of(cycles, latency_ms, **point):
+    made = verdict()
+    timed = replace(made.score, latency_ms=latency_ms, band=None, wait_ms=0.0)
+    run = replace(made.timeline, cycles=cycles)
+    return SweepResult(point=point, verdict=replace(made, score=timed, timeline=run), seconds=1.0)
+
+
+def test_points_that_compile_to_one_program_are_said_to_be_so():
+    base, twin, other, again = (
+        run_of(9000, 2.0),
+        run_of(9000, 2.0, BQ=128),
+        run_of(8000, 1.0, BQ=256),
+        run_of(8000, 1.0, BQ=512),
+    )
+    lines = sweep_table([other, again, base, twin], ["BQ"], kernel="kernel.py").splitlines()
+    assert lines[2].endswith("the same program as BQ 256")
+    assert lines[4].endswith("the same program as the file as it is")
+    assert offer([twin, base], kernel="kernel.py") == "No point is faster than the file as it is."
+    assert offer([other, base], kernel="kernel.py").startswith("To try the best: ")
+
+
+def test_a_point_too_near_to_be_ranked_is_not_offered():
+    def timed(latency_ms, wait_ms, cycles, **point):
+        one = run_of(cycles, latency_ms, **point)
+        band = Band(bound_by="bandwidth", low_ms=latency_ms * 0.9, high_ms=latency_ms * 1.1)
+        score = replace(one.verdict.score, wait_ms=wait_ms, band=band)
+        return replace(one, verdict=replace(one.verdict, score=score))
+
+    base, waits_less = timed(2.0, 1.0, 9000), timed(1.99, 0.99, 8990, BQ=256)
+    assert near(waits_less, [waits_less, base]) == "counts as the same as the file: a change of waiting under 1%"
+    assert offer([waits_less, base], kernel="kernel.py") == "No point is faster than the file as it is."
+    assert near(base, [waits_less, base]) == ""
 
 
 def test_numbers_of_a_sweep_are_under_one_another():
