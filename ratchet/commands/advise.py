@@ -23,13 +23,14 @@ from ratchet.loop.subject import Subject
 from ratchet.process import paths
 from ratchet.search.brief import RECENT, brief
 from ratchet.values import Decision, Row, Timeline
-from ratchet.values.brief import Task
+from ratchet.values.brief import Suggestion, Task
 from ratchet.values.status import Refusal, Status
 from ratchet.view.advise import advice_document, advice_text, patch, title
 from ratchet.view.brief import document_within, text_within
 from ratchet.view.document import dumps
 from ratchet.wiring import refuted
 
+_SUGGESTED = 3
 _ROWS = 200
 """The newest of the ledger, in which advice that was followed is looked for."""
 
@@ -134,7 +135,7 @@ def _with_parents(history: History, rows: Sequence[Row]) -> list[tuple[Row, str]
 def brief_options(parser: argparse.ArgumentParser) -> None:
     """A kernel file, and how much may be said."""
     kernel_file(parser)
-    count_option(parser, "--tokens", "at most so many", 2000)
+    count_option(parser, "--tokens", "at most so many", 1500)
     json_option(parser, "print it as one JSON document")
 
 
@@ -162,9 +163,20 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
         refuted=refuted(root, incumbent) if incumbent else {},
         rows=rows,
         parts=list(_changed_parts(history, rows)),
+        suggestions=list(_suggested(history, name, source, incumbent)),
     )
     print(dumps(document_within(made, options.tokens)) if options.json else text_within(made, options.tokens))
     return Status.PASS.exit_code
+
+
+def _suggested(history: History, name: str, source: bytes, incumbent: Row | None) -> Iterator[Suggestion]:
+    """What ``advise`` has first; nothing where the modelled run is not on this disk."""
+    timeline = timeline_of(history.root, incumbent) if incumbent else None
+    if incumbent is None or timeline is None:
+        return
+    known = advise(File.of(source, Path(name).name), timeline, tuple(_attempts(history, name, incumbent)))
+    for number, one in enumerate(known[:_SUGGESTED], 1):
+        yield Suggestion(number=number, title=title(one), predicted_ms=one.latency_ms, confidence=one.confidence)
 
 
 def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from ratchet.loop.series import series_of
 from ratchet.values import Decision, Row, Timeline
-from ratchet.values.brief import Brief, Task
+from ratchet.values.brief import Brief, Suggestion, Task
 from ratchet.values.loss import Key, Refuted
 
 RECENT = 8
@@ -15,7 +16,7 @@ RECENT = 8
 MOST_OF_RECENT = 5
 
 
-def brief(  # one value from everything that is known
+def brief(  # noqa: PLR0913 - one value from everything that is known
     *,
     task: Task,
     source: bytes,
@@ -24,6 +25,7 @@ def brief(  # one value from everything that is known
     refuted: Mapping[Key, Refuted],
     rows: Sequence[Row],
     parts: Sequence[frozenset[str]],
+    suggestions: Sequence[Suggestion] = (),
 ) -> Brief:
     """The brief of one kernel.
 
@@ -35,10 +37,13 @@ def brief(  # one value from everything that is known
       refuted: losses that were removed in vain.
       rows: of this kernel, oldest first.
       parts: what each of the newest reverted rows changed, newest first.
+      suggestions: what to try next.
     """
     kept = [row for row in rows if row.decision == Decision.KEPT]
     last = rows.index(kept[-1]) if kept else -1
-    judged = Counter((row.kernel_blob, series_of(row.seal), row.evaluator, row.problem) for row in rows)
+    tried = [row for row in rows if row.decision in (Decision.KEPT, Decision.REVERTED)]
+    judged = Counter((row.kernel_blob, series_of(row.seal), row.evaluator, row.problem) for row in tried)
+    seconds = [float(row.seconds) for row in rows if row.seconds]
     changed = Counter(part for one in parts[:RECENT] for part in one)
     return Brief(
         task=task,
@@ -47,10 +52,12 @@ def brief(  # one value from everything that is known
         timeline=timeline,
         refuted=refuted,
         kept=tuple(reversed(kept)),
-        reverted=tuple(row for row in reversed(rows) if row.decision == Decision.REVERTED),
+        reverted=tuple({row.kernel_blob: row for row in rows if row.decision == Decision.REVERTED}.values())[::-1],
         since_kept=sum(row.decision == Decision.REVERTED for row in rows[last + 1 :]),
         repeated=tuple(sorted(part for part, count in changed.items() if count >= MOST_OF_RECENT)),
         twice=sum(count - 1 for count in judged.values()),
         experiments=len(rows),
-        seconds=sum(float(row.seconds or 0) for row in rows),
+        seconds=sum(seconds),
+        turn_seconds=median(seconds[-RECENT:]) if seconds else None,
+        suggestions=tuple(suggestions),
     )

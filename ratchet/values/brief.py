@@ -26,6 +26,19 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """An edit that is worth a try; ``ratchet advise --apply NUMBER`` makes it."""
+
+    number: int
+    title: str
+    """Untrusted: it has names of the author's."""
+    predicted_ms: float
+    """At best, by the modelled run."""
+    confidence: float
+    """0 to 1, from what the ledger says of the same edit."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Brief:
     """All of it."""
 
@@ -41,7 +54,7 @@ class Brief:
     kept: tuple[Row, ...]
     """What was kept, newest first."""
     reverted: tuple[Row, ...]
-    """What was tried and failed, newest first."""
+    """What was tried and failed, newest first; of the same bytes the last."""
     since_kept: int
     """Experiments after the last that was kept."""
     repeated: tuple[str, ...]
@@ -51,6 +64,10 @@ class Brief:
     experiments: int
     seconds: float
     """Of judging, all experiments together."""
+    turn_seconds: float | None = None
+    """What judging one takes: the median of the newest; None before the first."""
+    suggestions: tuple[Suggestion, ...] = ()
+    """What to try next, most promising first."""
 
     @property
     def plateau(self) -> bool:

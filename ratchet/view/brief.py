@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.blame import LineCost
-from ratchet.values.brief import Brief, Task
+from ratchet.values.brief import Brief, Suggestion, Task
 from ratchet.values.place import SourceLine
 from ratchet.view.document import Tables, dumps, numbers, plain
 from ratchet.view.losses import losses_in_words
-from ratchet.view.text import clean, cut, first_line, fixed, size, where
+from ratchet.view.text import cause, clean, cut, first_line, fixed, size, where
 
 CHARACTERS = 3.5
 """Of text for a token, at least: numbers and names take more tokens than prose."""
 _MOST = (40, 25, 16, 10, 6, 4, 2, 1)
 """Entries of each list, until all fits."""
 _LINE = 220
+BETTER = (
+    "a lower modelled time. One that trades issued cycles for waiting counts from 2 % on, one that only waits less "
+    "from 1 % on; below that it counts as the same"
+)
+"""What ``ratchet/loop/compare.py`` decides, before somebody aims at less."""
 T = TypeVar("T", str, dict[str, Any])
 
 
@@ -65,7 +72,9 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
     yield ""
     yield "## Incumbent"
     yield _incumbent(now) if now else "HEAD's kernel has no score yet: judge it first"
-    yield f"budget: {brief.experiments} experiments so far, {brief.seconds:.0f} s of judging"
+    turn = f"; a turn takes about {brief.turn_seconds:.0f} s" if brief.turn_seconds is not None else ""
+    yield f"budget: {brief.experiments} experiments so far, {brief.seconds:.0f} s of judging{turn}"
+    yield f"better: {BETTER}"
     yield from (f"WARNING {one}" for one in warnings(brief))
     if brief.timeline is not None:
         timeline = brief.timeline
@@ -76,12 +85,20 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
         yield "## Where its cycles go, by line"
         for cost in timeline.blame.lines[:most]:
             yield cut(_line(cost, timeline.cycles, brief.source), _LINE)
+    if brief.suggestions:
+        yield ""
+        yield f"## What to try (`{home.PROGRAM} advise {shlex.quote(clean(task.kernel))} --apply N` makes edit N)"
+        yield from (cut(f"{one.number}. {_suggestion(one)}", _LINE) for one in brief.suggestions[:most])
     yield ""
     yield f"## Tried and failed: {len(brief.reverted)} ({_statuses(brief)}), newest first"
     yield from (cut(f"- {_row(row)}", _LINE) for row in brief.reverted[:most])
     yield ""
     yield f"## Kept: {len(brief.kept)}, newest first"
     yield from (cut(f"- {_row(row)}", _LINE) for row in brief.kept[:most])
+
+
+def _suggestion(one: Suggestion) -> str:
+    return f"{clean(one.title)}: {fixed(one.predicted_ms)} ms at best, confidence {one.confidence:.0%}"
 
 
 def _incumbent(row: Row) -> str:
@@ -104,7 +121,7 @@ def _line(cost: LineCost, cycles: int, source: tuple[str, ...]) -> str:
 
 def _row(row: Row) -> str:
     latency = f"{fixed(float(row.median_ms))} ms" if row.median_ms else "no latency"
-    return f"{row.id} {row.status} {latency}: {first_line(row.note)} | {first_line(row.reason)}"
+    return f"{row.id} {row.status} {latency}: {first_line(row.note)} | {cause(row.reason)}"
 
 
 def _statuses(brief: Brief) -> str:
@@ -143,11 +160,14 @@ def _document(brief: Brief, most: int) -> dict[str, Any]:
         "failed": plain(brief.reverted[:most], tables),
         "failed_by_status": dict(Counter(row.status for row in brief.reverted)),
         "kept": plain(brief.kept[:most], tables),
+        "try": plain(brief.suggestions[:most]),
+        "better": BETTER,
         "warnings": warnings(brief),
         "budget": {
             "experiments": brief.experiments,
             "judging_seconds": round(brief.seconds, 1),
             "experiments_since_kept": brief.since_kept,
+            "turn_seconds": brief.turn_seconds,
         },
     }
 

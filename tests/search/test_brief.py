@@ -9,13 +9,15 @@ from ratchet.commands import advise as commands
 from ratchet.commands import options
 from ratchet.loop.experiment import Idea
 from ratchet.loop.recorded import from_file, to_bytes, without_spans
+from ratchet.search.brief import brief
 from ratchet.values import Timeline
+from ratchet.values.brief import Suggestion, Task
 from ratchet.values.status import Refusal, Status
-from ratchet.view.brief import CHARACTERS
+from ratchet.view.brief import CHARACTERS, document_within, text_within
 from ratchet.wiring import DUMPS, TIMELINE
 from tests.loop.stage import Stage
 from tests.search import fakes
-from tests.view.timelines import verdict
+from tests.view.timelines import row, verdict
 
 HEAD = 'KERNEL_NAME = "attention"\nPROBLEM_DESCRIPTION = "of one head"\n' + fakes.KERNEL
 
@@ -99,3 +101,34 @@ def test_a_file_that_head_lacks_is_refused(judged: Stage) -> None:
     with pytest.raises(Refusal, match=r"HEAD has no none\.py") as caught:
         commands.brief_command(options.ratchet(["brief"]), root=judged.root, kernel=judged.root / "none.py")
     assert caught.value.status is Status.NOT_FOUND
+
+
+def made(rows, suggestions=()):
+    task = Task(kernel="kernel.py", name="k", description="d", digest="p")
+    return brief(
+        task=task, source=b"", incumbent=None, timeline=None, refuted={}, rows=rows, parts=(), suggestions=suggestions
+    )
+
+
+def test_a_brief_says_what_to_try_how_long_a_turn_takes_and_what_counts() -> None:
+    rows = tuple(row(id=str(n), seconds=s, decision="reverted", kernel_blob=str(n)) for n, s in enumerate("5797"))
+    one = made(rows, [Suggestion(number=1, title="larger blocks, BQ 512\x1b[2J", predicted_ms=0.5, confidence=0.25)])
+    text = text_within(one, 1500)
+    assert "a turn takes about 7 s" in text
+    assert "1. larger blocks, BQ 512: 0.50000 ms at best, confidence 25%" in text
+    assert "counts from 2 % on, one that only waits less from 1 % on" in text
+    document = document_within(one, 1500)
+    assert document["try"][0]["number"] == 1
+    assert document["budget"]["turn_seconds"] == 7
+
+
+def test_bytes_that_failed_twice_are_one_try_and_a_baseline_again_is_no_repetition() -> None:
+    rows = (
+        row(id="a", decision="baseline", kernel_blob="x"),
+        row(id="b", decision="baseline", kernel_blob="x"),
+        row(id="c", decision="reverted", kernel_blob="y"),
+        row(id="d", decision="reverted", kernel_blob="y", seal="another"),
+    )
+    one = made(rows)
+    assert [each.id for each in one.reverted] == ["d"]
+    assert one.twice == 0
