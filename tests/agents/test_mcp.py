@@ -204,3 +204,21 @@ def test_a_server_that_ends_leaves_no_proposal_behind(stage: Stage) -> None:
     assert [row.note for row in stage.rows()] == ["baseline"]
     stage.write(kernel_text(1200.0))
     assert stage.run("the repository is free again").decision == "kept"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [(kernel_text(900.0), Status.NOT_BETTER), ('STATUS = "WRONG_VALUES"\n', Status.WRONG_VALUES)],
+)
+def test_an_agent_reads_the_cause_that_the_command_line_prints(stage: Stage, text: str, status: Status) -> None:
+    async def ask(session: Any) -> Any:
+        return await call(session, "propose", message="an idea", file=text)
+
+    over_mcp = served(stage, ask)["result"]["outcome"]
+    stage.write(text)
+    last = prepared.started(stage.root, "run", "again").stdout.splitlines()[-1]
+    assert over_mcp["status"] == status.name
+    assert over_mcp["why"]
+    assert last.endswith(f'status={status.name} why="{over_mcp["why"]}"')
+    row = stage.rows()[-1]
+    assert over_mcp["why"] in row.reason
