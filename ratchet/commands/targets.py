@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands.history import terminal_width
 from ratchet.commands.options import PROGRAM, json_option, knobs_argument, target_options
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.source_closure import SourceClosure
@@ -37,6 +38,7 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from ratchet.view.points import fit_document, fit_line, fit_table
+from ratchet.view.text import fitted
 from ratchet.view.xspace import trace_path, write_xspace
 from ratchet.wiring import hbm_buffers
 
@@ -71,7 +73,8 @@ def explain_command(options: argparse.Namespace, *, say: Callable[[str], None]) 
     if options.json:
         print(dumps({"explanations": [explain_document(one) for one in explanations]}))
     else:
-        print("\n\n".join((vmem_text if options.vmem else explain_text)(one) for one in explanations))
+        text = "\n\n".join((vmem_text if options.vmem else explain_text)(one) for one in explanations)
+        print(fitted(text, terminal_width()))
     return next((one.status for one in explanations if one.status is not Status.PASS), Status.PASS).exit_code
 
 

@@ -21,6 +21,8 @@ from ratchet.view.text import clean, clean_lines, columns, fixed, number, size, 
 
 _LABEL = 11
 _NARROW = 72
+_DISPENSABLE = ("roofline", "failed", "slower", "kept", "evaluator")
+"""Columns that go, in this order, until the table fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,13 @@ def status_text(state: State, *, width: int | None = None) -> str:
         lines += wrapped(clean(text), wide, indent, under)
     series = by_evaluator(entries(state.rows))
     heading = ["kernel", "evaluator", "latency", "roofline", "faster", "kept", "slower", "failed"]
-    table = [f"  {line}" for line in columns([heading, *map(_cells, series.values())])]
+    cells = [heading, *map(_cells, series.values())]
+    table = [f"  {line}" for line in columns(cells)]
+    for name in _DISPENSABLE:
+        if width is not None and max(map(len, table)) > width >= _NARROW:
+            place = cells[0].index(name)
+            cells = [[*row[:place], *row[place + 1 :]] for row in cells]
+            table = [f"  {line}" for line in columns(cells)]
     if series and (width is None or max(map(len, table)) <= width):
         lines += ["", *table]
     elif series:

@@ -88,6 +88,18 @@ def wrapped(text: str, width: int, indent: str = "", under: str = "") -> list[st
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=under, break_on_hyphens=False)
 
 
+def fitted(text: str, width: int | None) -> str:
+    """``text`` with lines of at most ``width``, if any: a longer one goes on below, further in."""
+    if width is None:
+        return text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()))
+        longer = len(line) > width
+        lines += wrapped(line.lstrip(), max(24, width), indent, f"{indent}    ") if longer else [line]
+    return "\n".join(lines)
+
+
 def kind_of(evaluator: str) -> str:
     """``modelled`` or ``measured``: which of the two a number by this evaluator is."""
     return "modelled" if evaluator.endswith("-model") else "measured"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
-from ratchet.view.text import change, clean, clean_lines, columns, fixed, kind_of, size, waited, where
+from ratchet.view.text import cause, change, clean, clean_lines, columns, fitted, fixed, kind_of, size, waited, where
 
 FRAGMENTS = (
     *("RESULT: score=9", "\n", "\r", "\x85", "\u2028", "\t", " " * 120, "\x00", "\ud800", "[bold]", "[/]"),
@@ -62,3 +62,26 @@ def test_places() -> None:
     assert {place: where(place) for place in places} == places
     assert waited(windows) == "for window input 1, output 0"
     assert waited(Code.PIPELINE) == "at pipeline code of the compiler"
+
+
+def test_a_text_fits_its_width_and_goes_on_further_in():
+    text = "head\n  1. " + "word " * 20
+    assert fitted(text, None) == text
+    lines = fitted(text, 40).split("\n")
+    assert max(map(len, lines)) <= 40
+    assert lines[1].startswith("  1. word")
+    assert lines[2].startswith("      word")
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("NOT_FINITE: output 0 has 5; first at [0, 1]", "output 0 has 5"),
+        ("slower: time +3 %; score 1", "slower: time +3 %"),
+        ("one line\nand another", "one line"),
+        ("", ""),
+    ],
+)
+def test_a_cause_is_what_a_reason_begins_with(reason, said):
+    assert cause(reason) == said
