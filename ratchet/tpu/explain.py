@@ -12,7 +12,7 @@ from typing import Any
 from ratchet.process.sandbox.child import Child
 from ratchet.tpu import latency
 from ratchet.tpu.account.band import band
-from ratchet.tpu.chips import Chip
+from ratchet.tpu.chips import CHIPS, Chip
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.tpu.compiler import compile as compiling
 from ratchet.tpu.compiler.errors import overflowing
@@ -30,6 +30,7 @@ from ratchet.values import (
     OpShare,
     Program,
     RegionCost,
+    Span,
     SpanKind,
     Timeline,
     Vmem,
@@ -172,8 +173,45 @@ class _Ops:
     """Slots per bundle of this chip; the timeline's shares are of v5e's."""
 
     def all(self) -> tuple[OpShare, ...]:
-        """Costliest first."""
-        return tuple(self._share(cost) for cost in sorted(self.timeline.ops, key=lambda cost: -cost.cycles))
+        """Costliest first; what one waited behind another's copy is that one's."""
+        shares = {cost.name: self._share(cost) for cost in self.timeline.ops}
+        for name, (behind, cycles) in self._behind().items():
+            if name in shares and shares[name].executions == 1:
+                op = self.hlo.ops[behind]
+                shares.setdefault(behind, self._share(OpCost(name=behind, opcode=op.opcode, executions=1, cycles=0)))
+                waited = min(cycles, round(shares[name].busy.get(WAITS, 0.0) * shares[name].cycles))
+                shares[name] = _without(shares[name], waited)
+                shares[behind] = replace(shares[behind], cycles=shares[behind].cycles + waited)
+        return tuple(sorted(shares.values(), key=lambda share: -share.cycles))
+
+    def _behind(self) -> Mapping[str, tuple[str, int]]:
+        """Of operations of XLA's whose copies were queued behind one that was issued before: the operation that waits
+        for that one, and for how many cycles."""
+        found: dict[str, tuple[str, int]] = {}
+        copies = [_Queued.of(span) for span in self.timeline.spans if span.kind is SpanKind.COPY]
+        least = {lane: min(one.queued for one in copies if one.lane == lane) for lane in {one.lane for one in copies}}
+        for span in self.timeline.spans:
+            if span.kind is not SpanKind.NAMED or span.name in self.hlo.launches or span.name not in self.hlo.ops:
+                continue
+            for own in (one for one in copies if span.start_cycles <= one.begin < span.end_cycles):
+                before = [one for one in copies if one.lane == own.lane and one.begin < span.start_cycles]
+                ahead = max((one for one in before if one.end > own.begin), key=lambda one: one.size, default=None)
+                late = own.queued - least[own.lane]
+                if ahead is None or late <= found.get(span.name, ("", 0))[1]:
+                    continue
+                if behind := self._done(ahead.size):
+                    found[span.name] = behind, late
+        return found
+
+    def _done(self, size: int) -> str:
+        """What waits for the one asynchronous copy that brings so many bytes; ``""`` for none, or several."""
+        starts = [
+            op.name
+            for op in self.hlo.ops.values()
+            if op.opcode.endswith("-start") and len(op.types) > 1 and op.types[1].padded_bytes == size
+        ]
+        users = [op.name for op in self.hlo.ops.values() if set(starts) & set(op.operands)]
+        return users[0] if len(starts) == len(users) == 1 else ""
 
     def _share(self, cost: OpCost) -> OpShare:
         kind, busy = self._kind(cost), self._busy(cost)
@@ -213,8 +251,18 @@ class _Ops:
             busy = {WAITS: 1.0}
         elif not regions and cost.cycles:
             waited = self._waits.get(self._code(cost.name), 0.0)
-            busy = {**busy, WAITS: waited} if waited else busy
+            busy = {**busy, WAITS: waited, "HBM": self._hbm(cost)} if waited else busy
         return dict(sorted(busy.items(), key=lambda item: -item[1]))
+
+    def _hbm(self, cost: OpCost) -> float:
+        """Share of an operation of XLA's time for which HBM moves its operands and results; at most all of it."""
+        op = self.hlo.ops.get(cost.name)
+        if op is None:
+            return 0.0
+        arrays = [*op.types, *(one for name in op.operands if name in self.hlo.ops for one in self.hlo.ops[name].types)]
+        moved = sum(one.padded_bytes for one in arrays if not one.space) * max(1, cost.executions)
+        seconds = moved / CHIPS[self.timeline.chip].achievable_hbm_bytes_per_s
+        return min(1.0, seconds * self.timeline.clock_hz / max(1, cost.cycles))
 
     def _of_chip(self, busy: Mapping[str, float], *, exact: Collection[str]) -> dict[str, float]:
         """Shares of the chip's own slots; those of ``exact`` are counted unit by unit already."""
@@ -256,6 +304,38 @@ class _Ops:
             for line in self.timeline.blame.lines
             if isinstance(line.place, Op)
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Queued:
+    """One copy of the modelled run, in cycles."""
+
+    lane: str
+    begin: int
+    queued: int
+    """From its issue until it is served."""
+    end: int
+    size: int
+
+    @classmethod
+    def of(cls, span: Span) -> _Queued:
+        served = int(span.attributes.get("service_start_cycles", span.start_cycles))
+        return cls(
+            lane=span.lane,
+            begin=span.start_cycles,
+            queued=served - span.start_cycles,
+            end=span.end_cycles,
+            size=int(span.attributes.get("bytes", 0)),
+        )
+
+
+def _without(share: OpShare, waited: int) -> OpShare:
+    """An operation without cycles that it waited; its units are as busy as before."""
+    left = max(1, share.cycles - waited)
+    busy = {unit: part * share.cycles / left for unit, part in share.busy.items() if unit != WAITS}
+    busy[WAITS] = max(0.0, share.busy.get(WAITS, 0.0) * share.cycles - waited) / left
+    busy = dict(sorted(((unit, min(1.0, part)) for unit, part in busy.items() if part), key=lambda item: -item[1]))
+    return replace(share, cycles=share.cycles - waited, busy=busy, limit=_limit(share.kind, busy))
 
 
 def _readable(name: str) -> str:
@@ -304,7 +384,7 @@ def _limit(kind: OpKind, busy: Mapping[str, float]) -> Limit:
     bound = {unit: share for unit, share in busy.items() if unit != "HBM" or share > 0.5}
     unit = max(bound, key=lambda unit: bound[unit], default=STALLS)
     if unit in ("HBM", WAITS):
-        return Limit.HBM
+        return Limit.HBM if busy.get("HBM", 0.0) > 0.5 else Limit.LATENCY
     return _LIMITS.get(unit, Limit.VECTOR)
 
 

@@ -15,14 +15,20 @@ from jax.experimental.pallas import tpu_sc as plsc
 
 import ratchet
 from ratchet.commands.cli import main
+from ratchet.tpu import explain
 from ratchet.tpu.explain import savings
-from ratchet.values import Limit, OpKind, Vmem, VmemAllocation, VmemUse
+from ratchet.values import Limit, OpCost, OpKind, Span, SpanKind, Vmem, VmemAllocation, VmemUse
+from ratchet.values.blame import WAITS
+from ratchet.values.place import Op
 from ratchet.values.program import Remedy
 from ratchet.values.status import Status
+from ratchet.values.tokens import NO_TOKENS
 from ratchet.view.explain import explain_document, explain_text, vmem_text
+from tests.hlo_texts import hlo_of
 from tests.refusals import refused
 from tests.tune import blocks
 from tests.tune.blocks import FLOATS, WEIGHTS, X, block, doubled, narrow
+from tests.view.timelines import timeline
 
 MIB = 1 << 20
 
@@ -267,3 +273,68 @@ def test_the_command_names_the_constants_of_the_file_and_ends_with_the_status(tm
 
 def _nothing_is_judged(*_, **__):
     raise AssertionError("a verdict was asked for")
+
+
+@pytest.mark.parametrize(
+    ("busy", "limit"),
+    [
+        ({WAITS: 0.9, "HBM": 0.1}, Limit.LATENCY),
+        ({WAITS: 0.9, "HBM": 0.6}, Limit.HBM),
+        ({"HBM": 0.8, "MXU": 0.3}, Limit.HBM),
+        ({WAITS: 0.9}, Limit.LATENCY),
+        ({"HBM": 0.4, "MXU": 0.3}, Limit.MATRIX),
+    ],
+)
+def test_waiting_while_hbm_is_idle_is_latency(busy, limit):
+    """A 2 KB reshape waits for its own copy's latency; no byte less would make it faster."""
+    assert explain._limit(OpKind.XLA, busy) is limit
+
+
+def test_of_an_operation_of_xla_its_bytes_say_for_how_long_hbm_is_busy():
+    """A sum over 16 MiB is bound by HBM; one over 4 KiB by the latency of its copy."""
+
+    def limits(rows):
+        array = jax.ShapeDtypeStruct((rows, 1024), jnp.float32)
+        found = ratchet.explain(lambda x: jnp.exp(x).sum(axis=1), array)
+        return max((op for op in found.ops if op.kind is OpKind.XLA), key=lambda op: op.cycles).limit
+
+    assert limits(4096) is Limit.HBM
+    assert limits(8) is Limit.LATENCY
+
+
+QUEUED = """
+%p = f32[2048,1024]{1,0:T(8,128)} parameter(0)
+ %copy-start = (f32[2048,1024]{1,0:T(8,128)S(1)}, f32[2048,1024]{1,0:T(8,128)S(1)}, u32[]{:S(2)}) copy-start(%p)
+ %small = f32[8,128]{1,0:T(8,128)} negate(%p)
+ ROOT %copy-done = f32[2048,1024]{1,0:T(8,128)S(1)} copy-done(%copy-start)
+"""
+
+
+def copied(begin, served, end, size):
+    attributes = {"bytes": size, "source": "hbm", "target": "vmem", "service_start_cycles": served}
+    return Span(lane="DMA in", name="", kind=SpanKind.COPY, start_cycles=begin, end_cycles=end, attributes=attributes)
+
+
+def test_what_waits_behind_a_prefetch_is_the_prefetchs():
+    """The small one's copy is issued at 150 and served at 17,000, when the large one's is through."""
+    made = timeline()
+    spans = (
+        Span(lane="XLA Ops", name="small", kind=SpanKind.NAMED, start_cycles=140, end_cycles=17_500),
+        copied(100, 300, 17_000, 8 << 20),
+        copied(150, 17_000, 17_400, 4096),
+    )
+    ops = (
+        OpCost(name="small", opcode="negate", executions=1, cycles=17_360),
+        OpCost(name="copy-done", opcode="copy-done", executions=1, cycles=100),
+    )
+    place = Op(name="small", opcode="negate")
+    waits = dataclasses.replace(made.blame.lines[0], place=place, cycles=17_360, wait_cycles=17_000)
+    run = dataclasses.replace(
+        made, spans=spans, ops=ops, chip="v5e", blame=dataclasses.replace(made.blame, lines=(waits,), regions=())
+    )
+    found = explain._Ops(timeline=run, hlo=hlo_of(QUEUED.strip()), tokens=NO_TOKENS, slots={}).all()
+    spent = {op.name: op.cycles for op in found}
+    late = 17_000 - 150 - (300 - 100)
+    assert spent == {"copy-done": 100 + late, "small": 17_360 - late}
+    assert sum(spent.values()) == sum(op.cycles for op in ops), "no cycle is lost"
+    assert found[0].limit is Limit.COPIES
