@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ratchet.commands.history import terminal_width
 from ratchet.commands.options import PROGRAM, jax_option, json_option, judging, kernel_file, text_option
 from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import configuration, target
@@ -259,7 +260,7 @@ def _print(root: Path, outcome: Outcome, options: argparse.Namespace) -> None:
         print(f"{outcome.status.name}: {clean(outcome.reason)}")
     else:
         said = changed(log.rows(root), outcome.row)
-        print(report(verdict, decision=decision or "none", changed=said, **ended))
+        print(report(verdict, decision=decision or "none", changed=said, width=terminal_width(), **ended))
         blame = root / DUMPS / outcome.row.id / BLAME
         if options.deep and paths.is_file(blame):
             # The indent keeps text of the kernel's from passing for a line of ours.

@@ -21,8 +21,8 @@ from ratchet.report.gather import Model, kernels, material
 from ratchet.report.live import LOOPBACK, LiveServer
 from ratchet.report.story import Material, Story, story
 from ratchet.report.tables import document
-from ratchet.values import Row
 from ratchet.search import progress
+from ratchet.values import Row
 from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.text import clean

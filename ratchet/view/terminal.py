@@ -75,13 +75,14 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     outcome: Status | None = None,
     refuted: Mapping[Key, Refuted] | None = None,
     changed: str = "",
+    width: int | None = None,
 ) -> str:
     """The verdict in about twenty lines, without a final newline.
 
     ``decision`` and ``reason`` are the loop's. ``incumbent`` is the row that the kernel was compared with.
     ``outcome`` is the status of the whole experiment where it is not the verdict's: ``NOT_BETTER``.
     ``refuted`` are the losses that earlier experiments removed without a gain. ``changed`` says that the problem is
-    another one than the kernel file had before, which is in the first line.
+    another one than the kernel file had before, which is in the first line. ``width``: lines are no longer than that.
     """
     status = outcome or verdict.status
     why = reason if verdict.score is not None else _beyond(verdict, reason)
@@ -94,7 +95,9 @@ def report(  # noqa: PLR0913 - the verdict, and by keyword what the loop adds to
     )
     lines = [f"{status.name}: {status.meaning}" + (f" · {clean(changed)}" if changed else "")]
     for label, said in pairs:
-        lines += wrapped(clean(said) or "-", WIDTH, f"  {label:<{_LABEL}} ", " " * (_LABEL + 3))
+        lines += wrapped(
+            clean(said) or "-", max(40, min(WIDTH, width or WIDTH)), f"  {label:<{_LABEL}} ", " " * (_LABEL + 3)
+        )
     return "\n".join(lines)
 
 

@@ -72,6 +72,12 @@ def test_report_of_a_kept_kernel() -> None:
     assert max(map(len, lines)) <= 110
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_report_fits_its_width(width: int) -> None:
+    lines = report(verdict(), decision="kept", reason="better " * 40, id="e1", width=width).split("\n")
+    assert max(map(len, lines[1:])) <= width
+
+
 def test_report_of_a_failure_says_why_and_where() -> None:
     summary = "used 40 MiB\nlimit 16 MiB"
     step = Step(name="compile", status=Status.VMEM_OVERFLOW, seconds=1.25, summary=summary)
