@@ -111,7 +111,8 @@ class RunResult:
     findings: tuple[Finding, ...]
     seconds: float
     control: ControlFlow = field(default_factory=ControlFlow)
-    """How often the kernels executed each branch, loop and copy; of several devices, the most that one did."""
+    """How often the kernels of TensorCores executed each branch, loop and copy; of several devices, the most that one
+    did. What SparseCores do is read of their tiles, and not compared."""
     replicas: tuple[tuple[np.ndarray, ...], ...] = ()
     """The outputs as other devices hold them, where the program says that they are the same and they are not."""
     digests: tuple[np.ndarray, ...] = ()

@@ -16,7 +16,7 @@ from jax import lax
 
 from ratchet.process.concurrency import BackgroundJobs, once
 from ratchet.tpu.mlir.calls import Call
-from ratchet.tpu.mlir.signature import Kernel
+from ratchet.tpu.mlir.signature import TENSOR_CORE, Kernel
 from ratchet.tpu.mosaic import chip_races, events
 from ratchet.tpu.mosaic.arrays import Array
 from ratchet.tpu.mosaic.copies import Traced, executed, words_of_blocks, words_of_copies
@@ -90,7 +90,8 @@ class Translation:
         first, *others = [tuple(copies[min(n, len(copies) - 1)] for copies in holders) for n in range(count)]
         by_kernel = reports[: len(program.kernels)]
         counts, digests, blocks, *_ = self._layout.parts
-        counted = ((kernel.module, row[counts:digests]) for kernel, row in zip(program.kernels, by_kernel, strict=True))
+        of_tensor_cores = (pair for pair in zip(program.kernels, by_kernel, strict=True) if pair[0].core == TENSOR_CORE)
+        counted = ((kernel.module, row[counts:digests]) for kernel, row in of_tensor_cores)
         return RunResult(
             outputs=first,
             findings=self._findings(by_kernel) or self._races(by_kernel),
