@@ -49,6 +49,8 @@ class Executor(Recorder):
     """What each SSA value is: a JAX array, a numpy scalar (constant) or a ``Ref``."""
     bounds: tuple[Index, ...] = ()
     """Grid bounds, for ``tpu.iteration_bound``."""
+    backwards: Array | None = None
+    """Whether parallel loops run from their end."""
     _bound: set[Op] = field(default_factory=set)
     """Constants that have a value in each iteration of the loop that is being executed."""
 

@@ -42,7 +42,8 @@ class Chip:
         Args:
             inputs: operands of the call, as memory keeps them.
             outputs: shape and dtype of each result.
-            seed: 0 lets the first core run as far as it can before the next one, another number the last core.
+            seed: 0 lets the first core run as far as it can before the next one; with another number the last core is
+                first, and parallel loops run backwards.
             fill, padding: as ``Translation.run`` has them.
         """
         self._kernel, self._seed = kernel, seed
@@ -54,7 +55,7 @@ class Chip:
         single = self._dimensions[1] is None
         names = [f"core {core}" if single else f"subcore {subcore} of core {core}" for core, subcore in places]
         self.shared = shared = Shared(
-            kernel, places, runs, bounds=bounds, names=names, fill=fill, padding=padding, options=options
+            kernel, places, runs, bounds=bounds, names=names, seed=seed, fill=fill, padding=padding, options=options
         )
         self.cores: list[Core] = []
         self.cores += [Core(shared, self.cores, number, place) for number, place in enumerate(places)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from ratchet.tpu.mosaic.cores.views import ON_CHIP, View
 from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import KINDS, Kind
 from ratchet.tpu.mosaic.memory import Buffer, Ref, Whole
+from ratchet.tpu.mosaic.ops.control import is_parallel
 from ratchet.tpu.mosaic.ops.memory import segments
 from ratchet.tpu.mosaic.report import OTHERWISE, THEN
-from ratchet.tpu.mosaic.rules import TERMINATORS, WAYS_OUT, Unsupported
+from ratchet.tpu.mosaic.rules import RULES, TERMINATORS, WAYS_OUT, Unsupported
 from ratchet.tpu.mosaic.state import BARRIER
 
 
@@ -71,8 +72,8 @@ class Core:
     def _execute(self, run: Run) -> None:
         shared = self.shared
         flags, counts, shared.digests = shared.runs.execute(
-            run, self.values, _Contents(self), fill=shared.fill, padding=shared.padding, step=self.step,
-            bounds=shared.bounds, digests=shared.digests,
+            run, self.values, _Contents(self), seed=shared.seed, fill=shared.fill, padding=shared.padding,
+            step=self.step, bounds=shared.bounds, digests=shared.digests,
         )  # fmt: skip
         shared.counts[self.number] += counts
         if (flags >= 0).any():
@@ -84,7 +85,10 @@ class Core:
         try:
             if handler is None:
                 self._scalar(op)
-            elif (waiting := handler(self, op)) is not None:
+                return
+            if unknown := set(op.attributes) - RULES[op.name].attributes:
+                raise Unsupported(f"attribute {sorted(unknown)} of operation {op.name}")
+            if (waiting := handler(self, op)) is not None:
                 yield from waiting
         except Unsupported as error:
             raise self.module.refusal(str(error), op, WAYS_OUT.get(op.name, "")) from None
@@ -122,12 +126,15 @@ class Core:
         self.values.update(zip(op.results, out, strict=True))
 
     def _scf_for(self, op: Op) -> Waits:
+        if unknown := set(op.attributes) - RULES[op.name].attributes:
+            raise self.module.refusal(f"attribute {sorted(unknown)} of operation {op.name}", op)
         if op.attributes.get("unsignedCmp"):
             raise self.module.refusal("scf.for with an unsigned comparison", op)
         low, high, step = (int(self.values[value]) for value in op.operands[:3])
         dtype = jax_dtype(op.operands[0].type.dtype).type
         carried = [self.values[value] for value in op.operands[3:]]
-        for index in range(low, high, step):
+        order = range(low, high, step)
+        for index in order[::-1] if self.shared.seed and is_parallel(op) else order:
             self.shared.count(self.number, op)
             carried = yield from self.block(op.regions[0], [dtype(index), *carried])
         self.values.update(zip(op.results, carried, strict=True))
@@ -372,9 +379,6 @@ class Core:
         self.values[op.results[0]] = np.int32(view.array[at])
         view.array[at] += np.int32(self.values[value])
 
-    def refused(self, op: Op) -> NoReturn:
-        raise Unsupported(f"operation {op.name}")
-
 
 class _Contents(dict[Buffer, np.ndarray]):
     """A core's memory, where what it has not reached yet is made."""
@@ -399,7 +403,6 @@ _HANDLERS: dict[str, Callable[[Core, Op], Waits | None]] = {
     "tpu.fetch_and_add_sync": Core.fetch_and_add,
     "tpu.sem_alloc": Core.alloc,
     "tpu.sem_barrier": Core.barrier_semaphore,
-    "tpu.sem_read": Core.refused,
     "tpu.sem_signal": Core.signal,
     "tpu.sem_wait": Core.wait,
     "tpu.subcore_id": Core.number_of,

@@ -80,8 +80,8 @@ class Runs:
         return self._buffers[value]
 
     def execute(  # noqa: PLR0913 - where on which core, by keyword
-        self, run: Run, values: dict[Value, Any], memory: Contents, *, fill: int, padding: int, step: int,
-        bounds: tuple[int, ...], digests: np.ndarray,
+        self, run: Run, values: dict[Value, Any], memory: Contents, *, seed: int, fill: int, padding: int,
+        step: int, bounds: tuple[int, ...], digests: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Execute a run on one core.
 
@@ -98,7 +98,7 @@ class Runs:
         if run not in self._made:
             self._made[run] = self._compiled(run, values, len(bounds))
         made = self._made[run]
-        words = np.array([fill, padding, step, *bounds, *map(int, indices)], np.int32)
+        words = np.array([seed, fill, padding, step, *bounds, *map(int, indices)], np.int32)
         left, written, flags, counts, after = made.call(
             words, [np.asarray(one) if isinstance(one, np.generic) else one for one in given],
             [memory[buffer] for buffer in made.reads], digests,
@@ -115,10 +115,10 @@ class Runs:
         writes: list[Buffer] = []
 
         def traced(words: Array, given: list[Array], contents: list[Array], digests: Array) -> Any:
-            fill, padding, step, *rest = words
+            seed, fill, padding, step, *rest = words
             executor = Executor(
                 kernel=self.kernel.module, outputs=self.outputs, options=self.options, fill=fill, padding=padding,
-                sites=self.sites, step=step,
+                sites=self.sites, step=step, backwards=seed != 0,
             )  # fmt: skip
             executor.bounds = tuple(rest[:dimensions])
             following = iter(rest[dimensions:])

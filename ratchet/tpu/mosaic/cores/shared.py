@@ -32,16 +32,16 @@ class Shared:
 
     def __init__(  # noqa: PLR0913 - what is executed, and by keyword how
         self, kernel: Kernel, places: Sequence[Place], runs: Runs, *, bounds: tuple[int, ...], names: Sequence[str],
-        fill: int, padding: int, options: Options,
+        seed: int, fill: int, padding: int, options: Options,
     ) -> None:  # fmt: skip
         """
         Args:
             places: of the cores, by number; ``names`` likewise.
             bounds: of the grid.
-            fill, padding: as ``Translation.run`` has them.
+            seed, fill, padding: as ``Chip`` has them.
         """
         self.kernel, self.runs, self.options, self.bounds = kernel, runs, options, bounds
-        self.fill, self.padding, self.names = fill, padding, names
+        self.seed, self.fill, self.padding, self.names = seed, fill, padding, names
         self.places: Mapping[Place, int] = {place: number for number, place in enumerate(places)}
         self.copies = Copies(clocks=Clocks(cores=len(places)), names=names)
         self.flags = np.full(2 * len(KINDS), -1, np.int32)

@@ -59,9 +59,14 @@ def _masked_if(executor: Executor, op: Op, condition: Any) -> None:
     executor.values.update(zip(op.results, merged, strict=True))
 
 
+def is_parallel(op: Op) -> bool:
+    """Whether the iterations of a loop may run in any order."""
+    return "sc.parallel_access" in op.attributes and not op.results
+
+
 @rule("scf.for", attributes=("unsignedCmp", "sc.parallel_access", "sc.loop_unroll_factor"))
 def _for(executor: Executor, op: Op) -> None:
-    """In order, those of a parallel loop too: what they do to memory must not depend on it."""
+    """A parallel loop that carries nothing runs backwards where cores run in the other order: it must not matter."""
     _no_refs(executor, op, op.results)
     low, high, step = (executor[value] for value in op.operands[:3])
     if op.attributes.get("unsignedCmp"):
@@ -71,7 +76,11 @@ def _for(executor: Executor, op: Op) -> None:
 
     def iterate(values: list[Any]) -> list[Any]:
         executor.count(op)
-        return [values[0] + step, *_arrays(executor.run_block(op.regions[0], values), op.results)]
+        number, *rest = values
+        if executor.backwards is not None and is_parallel(op):
+            last = low + lax.div(jnp.asarray(high - low - 1, index.dtype), jnp.asarray(step, index.dtype)) * step
+            number = jnp.where(executor.backwards, low + last - number, number)
+        return [values[0] + step, *_arrays(executor.run_block(op.regions[0], [number, *rest]), op.results)]
 
     constant = isinstance(low, np.generic) and isinstance(high, np.generic)
     _, *out = _repeat(executor, op, [index, *carried], lambda values: values[0] < high, iterate, together=constant)

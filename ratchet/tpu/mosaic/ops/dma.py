@@ -317,6 +317,15 @@ def _core_id(executor: Executor, op: Op) -> None:
     executor.result(op, np.int32(0))
 
 
+@rule("tpu.enqueue_indirect_dma", attributes=("add",), writes=lambda op: [op.operands[1], op.operands[3]], checks=True)
+@rule("tpu.wait_indirect_dma", writes=lambda op: [op.operands[0]], checks=True)
+@rule("tpu.fetch_and_add_sync", writes=lambda op: [op.operands[0]], checks=True)
+@rule("tpu.barrier", checks=True)
+def _on_several_cores(executor: Executor, op: Op) -> None:
+    """What is executed where a kernel has its cores: ``cores.core``."""
+    raise Unsupported(f"{op.name} on one core")
+
+
 def _check_device(executor: Executor, op: Op, device: Sequence[Value]) -> None:
     """Report a device that is not there."""
     if device:

@@ -197,3 +197,25 @@ def test_a_kernel_on_several_cores_in_a_loop_is_refused_by_name():
 
     with refused(Status.CANNOT_VERIFY, "on several cores in a loop around it"):
         executed(often, TABLE[:8])
+
+
+def looped(*, carried_by_memory: bool) -> Callable[..., Any]:
+    """A parallel loop whose iterations are independent, or add what the one before left."""
+
+    def body(x: Any, o: Any, row: Any) -> None:
+        pltpu.sync_copy(x.at[lax.axis_index("subcore")], row)
+
+        @plsc.parallel_loop(LANES, 128, LANES)
+        def _(at: Any) -> None:
+            before = pl.ds(at - LANES, LANES) if carried_by_memory else pl.ds(at, LANES)
+            row[pl.ds(at, LANES)] = row[pl.ds(at, LANES)] + row[before]
+
+        pltpu.sync_copy(row, o.at[lax.axis_index("subcore")])
+
+    return on_subcores(body, (SUBCORES, 128), VMEM((128,), jnp.float32))
+
+
+def test_iterations_of_a_parallel_loop_may_not_use_what_others_left():
+    assert found(executed(looped(carried_by_memory=False), TABLE)) == []
+    ((kind, _),) = found(executed(looped(carried_by_memory=True), TABLE))
+    assert kind is Kind.ORDER_OF_PARALLEL_STEPS
