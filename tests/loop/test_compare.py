@@ -44,6 +44,14 @@ def test_the_rule(one: ModelledLatency, other: ModelledLatency, same: bool, why:
     assert why in comparison.reason
 
 
+def test_what_was_hardly_timed_differs_from_an_eighth_on() -> None:
+    broad, near, far = (modelled(1.0, wait, width=0.35) for wait in (0.2, 0.3, 0.4))
+    assert compare(broad, near).same
+    assert "a difference under 12% of what was hardly timed" in compare(near, broad).reason
+    assert not compare(broad, far).same
+    assert not compare(modelled(1.0, 0.2), modelled(1.0, 0.3)).same, "as others do from one percent on"
+
+
 def between(issued: float, wait: float, low: float, high: float) -> ModelledLatency:
     return ModelledLatency(latency=issued + wait, wait=wait, low=low, high=high)
 
@@ -51,13 +59,13 @@ def between(issued: float, wait: float, low: float, high: float) -> ModelledLate
 @pytest.mark.parametrize(
     ("one", "other", "same", "why"),
     [
-        (between(1.0, 0.25, 1, 2), between(1.0, 0.2500001, 2, 3), True, "a change of waiting"),
-        (between(1.0, 0.25, 2, 3), between(1.0, 0.2500001, 1, 2), True, "a change of waiting"),
-        (between(1.0, 0.25, 1, 2), between(1.0, 0.2500001, 2.1, 3), False, "do not overlap"),
-        (between(1.0, 0.25, 2.1, 3), between(1.0, 0.2500001, 1, 2), False, "do not overlap"),
-        (between(1.0, 0.25, 1, 2), between(1.0 + 2**-9, 0.25 + 2**-9, 1, 2), False, "nothing is traded"),
-        (between(10.0, 0.0, 1, 20), between(9.0, 0.1, 1, 20), False, "far enough apart"),
-        (between(10.0, 0.0, 1, 20), between(9.0, 0.0999, 1, 20), False, "nothing is traded"),
+        (between(1.0, 0.25, 1.2, 1.25), between(1.0, 0.2500001, 1.25, 1.3), True, "a change of waiting"),
+        (between(1.0, 0.25, 1.25, 1.3), between(1.0, 0.2500001, 1.2, 1.25), True, "a change of waiting"),
+        (between(1.0, 0.25, 1.2, 1.25), between(1.0, 0.2500001, 1.26, 1.3), False, "do not overlap"),
+        (between(1.0, 0.25, 1.26, 1.3), between(1.0, 0.2500001, 1.2, 1.25), False, "do not overlap"),
+        (between(1.0, 0.25, 1.2, 1.3), between(1.0 + 2**-9, 0.25 + 2**-9, 1.2, 1.3), False, "nothing is traded"),
+        (between(10.0, 0.0, 9, 11), between(9.0, 0.1, 9, 11), False, "far enough apart"),
+        (between(10.0, 0.0, 9, 11), between(9.0, 0.0999, 9, 11), False, "nothing is traded"),
     ],
 )
 def test_on_the_line(one: ModelledLatency, other: ModelledLatency, same: bool, why: str) -> None:

@@ -199,6 +199,21 @@ def test_a_kernel_on_several_cores_in_a_loop_is_refused_by_name():
         executed(often, TABLE[:8])
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_kernel_in_a_branch_is_executed_where_that_is_taken(taken):
+    once = on_subcores(lambda x, o: pltpu.sync_copy(x.at[pl.ds(8, 8)], o), (8, 128))
+
+    def chosen(x: jax.Array, which: jax.Array) -> jax.Array:
+        made: jax.Array = lax.cond(which[0] > 0, once, lambda x: x[:8], x)
+        return made
+
+    result = executed(chosen, TABLE, np.array([int(taken)], np.int32))
+    wanted = [(Kind.CORES_RACE, "tpu.enqueue_dma")] if taken else []
+    assert found(result) == wanted, "all subcores write the same rows"
+    if not taken:
+        np.testing.assert_array_equal(result.outputs[0], TABLE[:8])
+
+
 def looped(*, carried_by_memory: bool) -> Callable[..., Any]:
     """A parallel loop whose iterations are independent, or add what the one before left."""
 
