@@ -342,6 +342,8 @@ class Core:
     def _other(self, op: Op, device: Sequence[Value], core: Sequence[Value], subcore: Sequence[Value]) -> Core:
         if device and int(self.values[device[0]]) != 0:
             raise Wrong(Kind.SLICE_OUT_OF_BOUNDS, op, "device numbers are 0 to 0")
+        if core and not subcore and any(own for _, own in self.shared.places):
+            raise Unsupported(f"{op.name} to a core whose subcore is not named")
         wanted = tuple(
             int(self.values[given[0]]) if given else own for given, own in zip((core, subcore), self.place, strict=True)
         )
