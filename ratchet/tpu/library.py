@@ -249,12 +249,13 @@ def explain(
         )
 
 
-def execute(program: Function | bytes, *arrays: Any) -> RunResult:
+def execute(program: Function | bytes, *arrays: Any, chip: str = V5E.name) -> RunResult:
     """Execute a TPU program's values on this machine's CPU, and again with what must not matter changed.
 
     Args:
         program: a function, exported with ``arrays`` first, or what :func:`export` returned.
         arrays: the inputs; of a function, pytrees too.
+        chip: that a function is exported for, as :func:`export` has it: kernels of SparseCores ask for theirs.
 
     Returns:
         ``outputs``, NumPy arrays of the program's own dtypes in the order of its leaves, and ``findings``: hazards and
@@ -267,7 +268,7 @@ def execute(program: Function | bytes, *arrays: Any) -> RunResult:
 
     from ratchet.tpu.mosaic import run
 
-    exported = program if isinstance(program, bytes) else export(program, *arrays)
+    exported = program if isinstance(program, bytes) else export(program, *arrays, chip=chip)
     with jax.default_device(jax.devices("cpu")[0]):
         leaves = [np.asarray(jax.numpy.asarray(leaf)) for leaf in jax.tree.leaves(arrays)]
         return run.load(exported).check(leaves)
