@@ -98,7 +98,7 @@ def not_compiled(workers: Workers) -> Callable[..., Refusal]:
         wanted = Limits(**{"seconds": 120, "memory_bytes": 8 << 30, **limits})
         with pytest.raises(Refusal) as caught:
             compiling.compile_artefact(artefact, V5E, workers.folder("test"), workers.compiler, wanted)
-        assert "\n" not in caught.value.message
+        assert len(caught.value.message.splitlines()) <= 3, "what, where, and the operation"
         return caught.value
 
     return compile_it

@@ -157,7 +157,9 @@ class DmaEngine:
         end = begin + ceil((start_s + (work.seconds if work else 0) + moved / bytes_per_s) * self._chip.clock_hz)
         self._sparse_free[core] = end
         if work:
-            self._hbm.carry(now, work.streamed_bytes)
+            self.read_granules += work.read_bytes // GRANULE_BYTES
+            self.write_granules += work.written_bytes // GRANULE_BYTES
+            self._hbm.carry(now, work.read_bytes + work.written_bytes)
         self.arrive(end, flag, 1, remote=exchanged)
 
     def carry(self, granules: int, *, writes: bool) -> None:

@@ -39,8 +39,9 @@ class Work(NamedTuple):
 
     seconds: float
     """From the first bundle of its tiles to the last."""
-    streamed_bytes: int
-    """Into HBM and out of it."""
+    read_bytes: int
+    written_bytes: int
+    """Streamed out of HBM, and into it."""
 
 
 class _Tile:
@@ -60,7 +61,7 @@ class _Tile:
         self.written = 0.0
         """When its last stream into HBM is over."""
         self.at = 0
-        self.bundles = self.streamed_bytes = 0
+        self.bundles = self.read_bytes = self.written_bytes = 0
         self.branch = -1
         self.left = 0
         """Delay slots until the branch is taken."""
@@ -91,8 +92,9 @@ def work(program: Mapping[str, Section], chip: Chip, name: str) -> list[Work]:
         raise refuse("its tiles are bound by their own instructions, and no such kernel was timed")
     cores = range(chip.sparse_cores.cores)
     ends = [max(tile.now for tile in run.tiles if tile.core == core) for core in cores]
-    moved = [sum(tile.streamed_bytes for tile in run.tiles if tile.core == core) for core in cores]
-    return [Work(*one) for one in zip(ends, moved, strict=True)]
+    read = [sum(tile.read_bytes for tile in run.tiles if tile.core == core) for core in cores]
+    written = [sum(tile.written_bytes for tile in run.tiles if tile.core == core) for core in cores]
+    return [Work(*one) for one in zip(ends, read, written, strict=True)]
 
 
 class _Run:
@@ -165,10 +167,13 @@ class _Memory:
         self.latency_s = streams.stream_latency_s
         self.free = 0.0
 
-    def stream(self, tile: _Tile, size: int) -> float:
+    def stream(self, tile: _Tile, size: int, *, writes: bool) -> float:
         """Starts a stream of so many bytes; returns when its flag moves."""
         begin = max(tile.now, tile.engine_free)
-        tile.streamed_bytes += size
+        if writes:
+            tile.written_bytes += size
+        else:
+            tile.read_bytes += size
         tile.engine_free = begin + size * self.engine_per_byte
         self.free = max(self.free, begin) + size * self.per_byte
         return max(tile.engine_free, self.free) + self.latency_s
@@ -195,7 +200,7 @@ def _events(tile: _Tile, memory: _Memory, refuse: Refuse) -> int:
     """What the bundle does with streams and flags; returns the barrier that it is at, or -1."""
     for kind, flag, amount in tile.events:
         if kind in ("read", "write"):
-            done = memory.stream(tile, amount * _WORD_BYTES)
+            done = memory.stream(tile, amount * _WORD_BYTES, writes=kind == "write")
             tile.pending[flag].append((done, amount))
             tile.written = max(tile.written, done if kind == "write" else 0.0)
         elif kind == "fence":

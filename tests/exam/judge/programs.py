@@ -48,7 +48,9 @@ def freeze(root: Path, source: str) -> Path:
 
 def run_of(**known: Any) -> Timeline:
     """A modelled run on one chip, of which only these fields are known."""
-    return Timeline(**{**dict.fromkeys(Timeline.__dataclass_fields__, 0), "chips": (), "links": (), **known})
+    return Timeline(
+        **{**dict.fromkeys(Timeline.__dataclass_fields__, 0), "chips": (), "links": (), "not_modelled": (), **known}
+    )
 
 
 def blocked(

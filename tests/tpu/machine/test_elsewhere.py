@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -104,6 +105,14 @@ def test_the_refusal_says_what_and_how_much() -> None:
     assert "modelled are 1 of 2 operations" in said.message
 
 
+@dataclass(frozen=True, kw_only=True)
+class Core:
+    """What a run of one core is known by."""
+
+    cycles: int
+    beside: tuple[Core, ...] = ()
+
+
 @pytest.mark.parametrize(("cores", "slower"), [(1, 10), (2, 70)])
 def test_the_core_that_takes_longer_decides(monkeypatch: pytest.MonkeyPatch, cores: int, slower: int) -> None:
     class Fake:
@@ -111,8 +120,10 @@ def test_the_core_that_takes_longer_decides(monkeypatch: pytest.MonkeyPatch, cor
             self.cores_of, self.core = {"k": cores}, (start_up or {}).get("core index", 0)
 
         def execute(self) -> object:
-            return SimpleNamespace(cycles=70 if self.core else 10)
+            return Core(cycles=70 if self.core else 10)
 
     monkeypatch.setattr(running, "Machine", Fake)
     programs = SimpleNamespace(hlo=HloModule(ops={}, entry="main"), chip=V5P)
-    assert running.run(programs).slowest.cycles == slower  # type: ignore[arg-type]
+    slowest = running.run(programs).slowest  # type: ignore[arg-type]
+    assert slowest.cycles == slower
+    assert [one.cycles for one in slowest.beside] == ([] if cores == 1 else [10]), "what both did counts together"

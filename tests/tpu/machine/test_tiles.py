@@ -56,7 +56,9 @@ def test_a_stream_takes_its_bytes_and_the_latency(chip: Chip, read: str) -> None
     works = done(read, WAIT, chip=chip)
     seconds = stream_s(chip) + chip.sparse_cores.stream_latency_s
     assert max(one.seconds for one in works) == pytest.approx(seconds, rel=0.01)
-    assert [one.streamed_bytes for one in works] == [TILES_OF_A_CORE * WORDS * 4] * chip.sparse_cores.cores
+    assert [one.read_bytes + one.written_bytes for one in works] == [
+        TILES_OF_A_CORE * WORDS * 4
+    ] * chip.sparse_cores.cores
 
 
 def test_a_write_passes_beside_what_is_not_waited_for_until_a_fence() -> None:
@@ -76,7 +78,7 @@ def test_loops_and_predicates_are_executed() -> None:
     assert once + 3 * stream_s(V6E) < four < 4.01 * once
     never = WRITE.replace("scatter", "scatter @p1")
     works = done("p1 = sgt.s32 $0xFFFFFFFF, $0x0", READ, WAIT, never)
-    assert works[0].streamed_bytes == TILES_OF_A_CORE * WORDS * 4
+    assert works[0].read_bytes + works[0].written_bytes == TILES_OF_A_CORE * WORDS * 4
 
 
 def test_tiles_meet_at_a_barrier() -> None:
