@@ -76,6 +76,7 @@ class Chip:
         except Wrong as wrong:
             self.shared.report(wrong, self._now.step)
             results = self.windows.nothing()
+        self.cores.clear()  # which they all know: their memory goes now, not when a cycle is found
         shared = self.shared
         return Outcome(results=tuple(results), flags=shared.flags, counts=shared.counts.sum(0), digests=shared.digests)
 

@@ -39,8 +39,10 @@ class Copy:
     """What the target holds until it arrives; None where it has."""
 
     @property
-    def access(self) -> Access:
-        return Access.ADD if self.adds else Access.WRITE
+    def accesses(self) -> tuple[tuple[View, Access], ...]:
+        """What it does to which memory. Nobody writes inputs, so reads of them conflict with nothing."""
+        target = self.target, Access.ADD if self.adds else Access.WRITE
+        return (target,) if self.source.buffer.is_input else ((self.source, Access.READ), target)
 
 
 class Wrong(Exception):
@@ -69,7 +71,7 @@ class Copies:
         Raises:
             Wrong: for memory that another copy or core accesses, and nothing orders the two.
         """
-        for view, access in ((copy.source, Access.READ), (copy.target, copy.access)):
+        for view, access in copy.accesses:
             found = self.clocks.access(copy.core, access, view.array, view.selector, in_flight=True)
             if found is not None:
                 raise self._conflict(copy, view, access, found)
@@ -88,8 +90,8 @@ class Copies:
             Wrong: where a source was written, or a target, before.
         """
         for copy in self.flying.pop(counted, ()):
-            self.clocks.landed(copy.core, waiter, Access.READ, copy.source.array, copy.source.selector)
-            self.clocks.landed(copy.core, waiter, copy.access, copy.target.array, copy.target.selector)
+            for view, access in copy.accesses:
+                self.clocks.landed(copy.core, waiter, access, view.array, view.selector)
             self.settle(copy.source)
             if not _same(copy.source.read(), copy.data):
                 what = (
