@@ -1,0 +1,71 @@
+"""Embedding look-up on the SparseCores: rows of table float32[8192, 256] chosen by ids int32[4096] -> [4096, 256].
+
+Each vector subcore has an equal part of the ids: it fetches WINDOW rows by one stream, waits, and sends them to the
+output. Mutation to try next: rows of one window arrive while those before leave.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from jax.experimental.pallas import tpu_sc as plsc
+
+KERNEL_NAME = "embedding_gather"
+PROBLEM_DESCRIPTION = "4096 rows of a table float32[8192, 256]"
+
+VOCABULARY, WIDTH, IDS = 8192, 256, 4096
+
+WINDOW = 16
+
+
+def kernel_fn(table, ids):
+    """table float32[VOCABULARY, WIDTH], ids int32[IDS] -> float32[IDS, WIDTH]."""
+    mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore")
+    each = IDS // mesh.size
+
+    def copy(table, ids, o, some, rows):
+        number = jax.lax.axis_index("core") * jax.lax.axis_size("subcore") + jax.lax.axis_index("subcore")
+
+        @pl.loop(0, each // WINDOW)
+        def _(step):
+            window = pl.ds(number * each + step * WINDOW, WINDOW)
+            pltpu.sync_copy(ids.at[window], some)
+            pltpu.sync_copy(table.at[some], rows)
+            pltpu.sync_copy(rows, o.at[window])
+
+    return pl.kernel(
+        copy,
+        out_type=jax.ShapeDtypeStruct((IDS, WIDTH), table.dtype),
+        mesh=mesh,
+        scratch_types=[pltpu.VMEM((WINDOW,), ids.dtype), pltpu.VMEM((WINDOW, WIDTH), table.dtype)],
+    )(table, ids)
+
+
+def reference_fn(table, ids):
+    """The same in plain jax.numpy."""
+    return table[ids]
+
+
+def generate_inputs(key):
+    """A standard normal table and uniform ids."""
+    table, ids = jax.random.split(key)
+    return (
+        jax.random.normal(table, (VOCABULARY, WIDTH), jnp.float32),
+        jax.random.randint(ids, (IDS,), 0, VOCABULARY, jnp.int32),
+    )
+
+
+def compute_flops():
+    """None: it is a copy."""
+    return 0
+
+
+def get_tiling_meta():
+    """What the author believes about traffic; the memories of the SparseCores are not the TensorCore's VMEM."""
+    row = WIDTH * 4
+    return {
+        "buffers": [],
+        "inputs": [{"name": "rows of the table", "size_bytes": IDS * row, "re_reads": 1}],
+        "outputs": [{"name": "o", "size_bytes": IDS * row, "re_reads": 1}],
+        "vreg_estimate_bytes": 0,
+    }
