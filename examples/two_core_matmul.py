@@ -14,7 +14,7 @@ PROBLEM_DESCRIPTION = "matrix product of bfloat16[256, 32768] and bfloat16[32768
 
 M, N, K = 256, 256, 32768
 
-BM = BN = 128
+BM, BN = 128, 256
 BK = 512
 
 
