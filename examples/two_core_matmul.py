@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "matrix product of bfloat16[256, 32768] and bfloat16[32768
 M, N, K = 256, 256, 32768
 
 BM, BN = 128, 256
-BK = 512
+BK = 2048
 
 
 def _add(x_ref, y_ref, o_ref):
