@@ -1,7 +1,8 @@
 """Matrix product with a long contraction on both TensorCores of a v5p: x bfloat16[256, 32768], y bfloat16[32768, 256].
 
-Blocks of both arrays come to each core in a pipeline of its own. HBM bounds it, if each core reads no more than half of
-both arrays: each core has half of the bandwidth. Here each has half of the rows of the result, so both read all of y.
+HBM bounds it, if each core reads half of both arrays: each has half of the bandwidth. So each has half of the
+contraction. Then it hands its sums of the other's rows over through HBM, and adds the other's to its own. Mutation to
+try next: rows handed over while the last block is multiplied.
 """
 
 import jax
@@ -14,36 +15,51 @@ PROBLEM_DESCRIPTION = "matrix product of bfloat16[256, 32768] and bfloat16[32768
 
 M, N, K = 256, 256, 32768
 
-BM, BN = 128, 256
 BK = 2048
+HALF = M // 2
 
 
-def _add(x_ref, y_ref, o_ref):
-    @pl.when(pl.program_id(2) == 0)
-    def _():
-        o_ref[...] = jnp.zeros_like(o_ref)
-
-    o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+def _copied(source, target, moved):
+    copy = pltpu.make_async_copy(source, target, moved)
+    copy.start()
+    copy.wait()
 
 
-def _multiply(x_hbm, y_hbm, o_hbm):
+def _multiply(x_hbm, y_hbm, o_hbm, parts_hbm, total, other, moved, met):
+    def add(x_ref, y_ref):
+        total[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    total[...] = jnp.zeros_like(total)
     pltpu.emit_pipeline(
-        _add,
-        grid=(M // BM, N // BN, K // BK),
-        in_specs=[
-            pl.BlockSpec((BM, BK), lambda i, j, k: (i, k)),
-            pl.BlockSpec((BK, BN), lambda i, j, k: (k, j)),
-        ],
-        out_specs=[pl.BlockSpec((BM, BN), lambda i, j, k: (i, j))],
+        add,
+        grid=(K // BK,),
+        in_specs=[pl.BlockSpec((M, BK), lambda k: (0, k)), pl.BlockSpec((BK, N), lambda k: (k, 0))],
         core_axis_name="core",
-        dimension_semantics=(pltpu.PARALLEL, pltpu.ARBITRARY, pltpu.ARBITRARY),
-    )(x_hbm, y_hbm, o_hbm)
+        dimension_semantics=(pltpu.PARALLEL,),
+    )(x_hbm, y_hbm)
+    me = jax.lax.axis_index("core")
+    mine, others = pl.ds(me * HALF, HALF), pl.ds((1 - me) * HALF, HALF)
+    _copied(total.at[others], parts_hbm.at[others], moved)
+    pltpu.core_barrier(met, core_axis_name="core")
+    _copied(parts_hbm.at[mine], other, moved)
+    other[...] += total[mine]
+    _copied(other, o_hbm.at[mine], moved)
 
 
 def kernel_fn(x, y):
     """x bfloat16[M, K], y bfloat16[K, N] -> float32[M, N]."""
-    mesh = pltpu.create_tensorcore_mesh("core")
-    return pl.kernel(_multiply, out_type=jax.ShapeDtypeStruct((M, N), jnp.float32), mesh=mesh)(x, y)
+    sums = jax.ShapeDtypeStruct((M, N), jnp.float32)
+    return pl.kernel(
+        _multiply,
+        out_type=(sums, sums),
+        mesh=pltpu.create_tensorcore_mesh("core"),
+        scratch_types=[
+            pltpu.VMEM((M, N), jnp.float32),
+            pltpu.VMEM((HALF, N), jnp.float32),
+            pltpu.SemaphoreType.DMA,
+            pltpu.SemaphoreType.REGULAR,
+        ],
+    )(x, y)[0]
 
 
 def reference_fn(x, y):
@@ -67,14 +83,19 @@ def get_tiling_meta():
     return {
         "grid": [1],
         "buffers": [
-            {"name": "x", "size_bytes": BM * BK * 2, "double_buffered": True},
-            {"name": "y", "size_bytes": BK * BN * 2, "double_buffered": True},
-            {"name": "o", "size_bytes": BM * BN * 4, "double_buffered": True},
+            {"name": "x", "size_bytes": M * BK * 2, "double_buffered": True},
+            {"name": "y", "size_bytes": BK * N * 2, "double_buffered": True},
+            {"name": "total", "size_bytes": M * N * 4, "double_buffered": False},
+            {"name": "other", "size_bytes": HALF * N * 4, "double_buffered": False},
         ],
         "inputs": [
-            {"name": "x", "size_bytes": M * K * 2, "re_reads": N // BN},
-            {"name": "y", "size_bytes": K * N * 2, "re_reads": M // BM},
+            {"name": "x", "size_bytes": M * K * 2, "re_reads": 1},
+            {"name": "y", "size_bytes": K * N * 2, "re_reads": 1},
+            {"name": "parts", "size_bytes": M * N * 4, "re_reads": 1},
         ],
-        "outputs": [{"name": "o", "size_bytes": M * N * 4, "re_reads": 1}],
-        "vreg_estimate_bytes": BM * BN * 4,
+        "outputs": [
+            {"name": "o", "size_bytes": M * N * 4, "re_reads": 1},
+            {"name": "parts", "size_bytes": M * N * 4, "re_reads": 1},
+        ],
+        "vreg_estimate_bytes": M * N * 4,
     }
