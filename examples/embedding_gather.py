@@ -1,7 +1,7 @@
 """Embedding look-up on the SparseCores: rows of table float32[8192, 256] chosen by ids int32[4096] -> [4096, 256].
 
-Each vector subcore has an equal part of the ids: it fetches WINDOW rows by one stream, waits, and sends them to the
-output. Mutation to try next: rows of one window arrive while those before leave.
+Each vector subcore has an equal part of the ids, which it fetches at once: then WINDOW rows by one stream, which it
+waits for and sends to the output. Mutation to try next: rows of one window arrive while those before leave.
 """
 
 import jax
@@ -15,7 +15,7 @@ PROBLEM_DESCRIPTION = "4096 rows of a table float32[8192, 256]"
 
 VOCABULARY, WIDTH, IDS = 8192, 256, 4096
 
-WINDOW = 16
+WINDOW = 32
 
 
 def kernel_fn(table, ids):
@@ -23,21 +23,20 @@ def kernel_fn(table, ids):
     mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore")
     each = IDS // mesh.size
 
-    def copy(table, ids, o, some, rows):
+    def copy(table, ids, o, own, rows):
         number = jax.lax.axis_index("core") * jax.lax.axis_size("subcore") + jax.lax.axis_index("subcore")
+        pltpu.sync_copy(ids.at[pl.ds(number * each, each)], own)
 
         @pl.loop(0, each // WINDOW)
         def _(step):
-            window = pl.ds(number * each + step * WINDOW, WINDOW)
-            pltpu.sync_copy(ids.at[window], some)
-            pltpu.sync_copy(table.at[some], rows)
-            pltpu.sync_copy(rows, o.at[window])
+            pltpu.sync_copy(table.at[own.at[pl.ds(step * WINDOW, WINDOW)]], rows)
+            pltpu.sync_copy(rows, o.at[pl.ds(number * each + step * WINDOW, WINDOW)])
 
     return pl.kernel(
         copy,
         out_type=jax.ShapeDtypeStruct((IDS, WIDTH), table.dtype),
         mesh=mesh,
-        scratch_types=[pltpu.VMEM((WINDOW,), ids.dtype), pltpu.VMEM((WINDOW, WIDTH), table.dtype)],
+        scratch_types=[pltpu.VMEM((each,), ids.dtype), pltpu.VMEM((WINDOW, WIDTH), table.dtype)],
     )(table, ids)
 
 
