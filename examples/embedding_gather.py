@@ -1,7 +1,7 @@
 """Embedding look-up on the SparseCores: rows of table float32[8192, 256] chosen by ids int32[4096] -> [4096, 256].
 
-Each vector subcore has an equal part of the ids, which it fetches at once: then WINDOW rows by one stream, which it
-waits for and sends to the output. Mutation to try next: rows of one window arrive while those before leave.
+Each vector subcore has an equal part of the ids, which it fetches at once. It asks for all rows, WINDOW by one stream,
+and sends each window on when it is there. Mutation to try next: rows too many for a subcore's memory, in a ring.
 """
 
 import jax
@@ -23,20 +23,41 @@ def kernel_fn(table, ids):
     mesh = plsc.VectorSubcoreMesh(core_axis_name="core", subcore_axis_name="subcore")
     each = IDS // mesh.size
 
-    def copy(table, ids, o, own, rows):
+    def look_up(table, ids, o, own, rows, arrived, left):
         number = jax.lax.axis_index("core") * jax.lax.axis_size("subcore") + jax.lax.axis_index("subcore")
         pltpu.sync_copy(ids.at[pl.ds(number * each, each)], own)
 
-        @pl.loop(0, each // WINDOW)
-        def _(step):
-            pltpu.sync_copy(table.at[own.at[pl.ds(step * WINDOW, WINDOW)]], rows)
-            pltpu.sync_copy(rows, o.at[pl.ds(number * each + step * WINDOW, WINDOW)])
+        steps = range(each // WINDOW)
+        arriving = [
+            pltpu.make_async_copy(
+                table.at[own.at[pl.ds(step * WINDOW, WINDOW)]], rows.at[pl.ds(step * WINDOW, WINDOW)], arrived.at[step]
+            )
+            for step in steps
+        ]
+        for copy in arriving:
+            copy.start()
+        leaving = [
+            pltpu.make_async_copy(
+                rows.at[pl.ds(step * WINDOW, WINDOW)], o.at[pl.ds(number * each + step * WINDOW, WINDOW)], left
+            )
+            for step in steps
+        ]
+        for arrives, leaves in zip(arriving, leaving, strict=True):
+            arrives.wait()
+            leaves.start()
+        for copy in leaving:
+            copy.wait()
 
     return pl.kernel(
-        copy,
+        look_up,
         out_type=jax.ShapeDtypeStruct((IDS, WIDTH), table.dtype),
         mesh=mesh,
-        scratch_types=[pltpu.VMEM((each,), ids.dtype), pltpu.VMEM((WINDOW, WIDTH), table.dtype)],
+        scratch_types=[
+            pltpu.VMEM((each,), ids.dtype),
+            pltpu.VMEM((each, WIDTH), table.dtype),
+            pltpu.SemaphoreType.DMA((each // WINDOW,)),
+            pltpu.SemaphoreType.DMA,
+        ],
     )(table, ids)
 
 
