@@ -1,7 +1,7 @@
 """Embedding look-up on the TensorCores: rows of table float32[8192, 256] chosen by ids int32[4096] -> [4096, 256].
 
-The problem of embedding_gather.py. Ids are prefetched scalars, and each row is a copy of its own; all of a block are under
-way at once. Mutation to try next: rows of the next block under way while this one is waited for.
+The problem of embedding_gather.py. Ids are prefetched scalars, and each row is a copy of its own; all of a block
+are under way at once. Mutation to try next: rows of the next block under way while this one is waited for.
 """
 
 import jax
@@ -14,7 +14,7 @@ PROBLEM_DESCRIPTION = "4096 rows of a table float32[8192, 256]"
 
 VOCABULARY, WIDTH, IDS = 8192, 256, 4096
 
-BLOCK = 512
+BLOCK = 1024
 
 
 def _copy(ids, table_hbm, o_ref, arrived):
