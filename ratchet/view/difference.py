@@ -49,6 +49,7 @@ def _totals(differs: Difference) -> Iterator[list[str]]:
     yield _total(
         f"latency, {' and '.join(kinds)}", [number(row.median_ms) for row in rows], lambda ms: f"{fixed(ms)} ms"
     )
+    yield from _bands(rows)
     yield _total("score", [number(row.score) for row in rows], fixed)
     yield _total("VMEM", [number(row.vmem_bytes) for row in rows], _bytes)
     yield _total("spills in the program", [number(row.spills) for row in rows], _count)
@@ -72,6 +73,17 @@ def _total(label: str, values: Sequence[float | None], shown: Callable[[float], 
     if label.startswith("latency") and old and new and old != new:
         changed = f"{times(old / new)} as fast, time {changed}"
     return [label, *cells, changed]
+
+
+def _bands(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """Where both latencies have a band: what a difference between the two may rest on."""
+    bands = [(number(row.band_low_ms), number(row.band_high_ms)) for row in rows]
+    known = [(low, high) for low, high in bands if low is not None and high is not None]
+    if len(known) == len(bands):
+        (low, high), (later_low, later_high) = known
+        apart = high < later_low or later_high < low
+        shown = [f"{fixed(low, 4)} to {fixed(high, 4)}" for low, high in known]
+        yield ["90 % band, ms", *shown, "apart" if apart else "they overlap: which is faster is not sure"]
 
 
 def _bytes(value: float) -> str:

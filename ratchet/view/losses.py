@@ -185,7 +185,7 @@ class _Words:
         return _percent(cycles / max(1, self._timeline.cycles))
 
 
-_UNMODELLED = {
+UNMODELLED = {
     Unmodelled.SURROUNDINGS: "clock throttling under power limits, contention for VMEM ports, the launch from the host",
     Unmodelled.COMPUTED_ASSERTIONS: "assertions on values that vector code computes: they are taken to hold",
     Unmodelled.FLOAT_TABLES: "other float inputs: XLA computes tables that steer the kernel from floats, and the "
@@ -213,7 +213,7 @@ def notes(verdict: Verdict) -> list[str]:
 def _omission(omission: Omission, timeline: Timeline) -> str:
     match omission:
         case Unmodelled():
-            return _UNMODELLED[omission]
+            return UNMODELLED[omission]
         case LongProgram():
             return (
                 f"instruction fetches of {clean(omission.program)}: {omission.bundles} bundles is a very long program"

@@ -8,8 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ratchet.values import Copy, Footprint, Paired, Parity, ProblemCost, Row, Samples, Score, Step, Timeline, Verdict
+from ratchet.values import (
+    Band,
+    Copy,
+    Footprint,
+    Paired,
+    Parity,
+    ProblemCost,
+    Row,
+    Samples,
+    Score,
+    Step,
+    Timeline,
+    Verdict,
+)
 from ratchet.values.loss import Key, Refuted
+from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.losses import losses_in_words, notes
@@ -117,7 +131,7 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
         yield from _listed("failed step", [_failed(verdict, step) for step in failed], limit=2)
     yield from _by(verdict, kind)
     if verdict.score is not None:
-        yield from _score(verdict.score, kind, incumbent, len(verdict.problems))
+        yield from _score(verdict, verdict.score, kind, incumbent)
     yield from _listed("problems", columns(list(map(_problem, verdict.problems))), limit=_PROBLEMS)
     if verdict.samples is not None:
         yield from _samples(verdict.samples, verdict.paired, verdict.timeline, verdict.score)
@@ -165,7 +179,8 @@ def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
     yield from ((label if place == 0 else "", line) for place, line in enumerate(shown))
 
 
-def _score(score: Score, kind: str, incumbent: Row | None, problems: int) -> Lines:
+def _score(verdict: Verdict, score: Score, kind: str, incumbent: Row | None) -> Lines:
+    problems = len(verdict.problems)
     mean = f", geometric mean of {problems} problems as all below" if problems > 1 else ""
     flops = f" · {score.tflops:.2f} TFLOP/s" if score.tflops else ""
     yield "latency", f"{fixed(score.latency_ms)} ms {kind}{mean}{flops}"
@@ -180,8 +195,8 @@ def _score(score: Score, kind: str, incumbent: Row | None, problems: int) -> Lin
     if score.band is not None:
         yield (
             "band",
-            f"{fixed(score.band.low_ms)} to {fixed(score.band.high_ms)} ms: 9 of 10 published timings of programs "
-            f"bound by {score.band.bound_by} were this near · {fixed(score.wait_ms)} ms of it is waiting",
+            f"{fixed(score.band.low_ms)} to {fixed(score.band.high_ms)} ms: {_rests_on(verdict, score.band)} · "
+            f"{fixed(score.wait_ms)} ms of it is waiting",
         )
     yield "score", fixed(score.score)
     yield (
@@ -200,6 +215,12 @@ def _problem(one: ProblemCost) -> list[str]:
     of = f"SLOWER than the {one.allowed_share * 100:g} % allowed" if one.slower else ""
     share = f"{one.util_pct:.2f} % of the roofline" if one.util_pct is not None else ""
     return [one.name, one.chip, before, now, moved, of or share]
+
+
+def _rests_on(verdict: Verdict, band: Band) -> str:
+    if verdict.timeline is not None and Unmodelled.STREAMS in verdict.timeline.not_modelled:
+        return "a guess at three times the errors of the few published gathers of SparseCores"
+    return f"9 of 10 published timings of programs bound by {band.bound_by} were this near"
 
 
 def _samples(samples: Samples, paired: Paired | None, timeline: Timeline | None, score: Score | None) -> Lines:

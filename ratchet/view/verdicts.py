@@ -12,9 +12,10 @@ from ratchet.loop.compare import compare, of_score
 from ratchet.process.boot import home
 from ratchet.tpu.chips.fitted import Checked, checked
 from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
+from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, outcome, plain, same
-from ratchet.view.losses import losses_in_words
+from ratchet.view.losses import UNMODELLED, losses_in_words
 from ratchet.view.text import clean, columns, cut, first_line, fixed, size
 
 _REASON = 400
@@ -139,7 +140,12 @@ def across_table(verdicts: Sequence[Verdict]) -> str:
         ]
         for verdict in verdicts
     ]
-    return "\n".join([*columns([head, *cells]), *_why((one.conditions.chip, one) for one in verdicts)])
+    streams = [
+        one.conditions.chip for one in verdicts if one.timeline and Unmodelled.STREAMS in one.timeline.not_modelled
+    ]
+    wide = [f"{', '.join(streams)}: {UNMODELLED[Unmodelled.STREAMS]}"] if streams else []
+    why = _why((one.conditions.chip, one) for one in verdicts)
+    return "\n".join([*columns([head, *cells]), *wide, *why])
 
 
 def across_document(verdicts: Sequence[Verdict], status: Status) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from ratchet.loop.difference import difference
 from ratchet.view.difference import difference_document, difference_text
 from ratchet.view.document import dumps
@@ -31,6 +33,20 @@ def test_latencies_of_two_series_are_said_to_be_so():
     text = difference_text(difference(ONE, other))
     assert "latency, modelled and measured" in text
     assert "not judged under equal conditions (evaluator differ)" in text
+
+
+@pytest.mark.parametrize(("high", "said"), [("1.7", "apart"), ("1.9", "they overlap: which is faster is not sure")])
+def test_bands_that_overlap_are_said_to(high, said):
+    one, two = (
+        side(which, what, id=name, median_ms=ms, band_low_ms=low, band_high_ms=above, **COLUMNS)
+        for which, what, name, ms, low, above in (
+            (BEFORE, OLD, "one", "2.0", "1.8", "2.2"), (AFTER, NEW, "two", "1.5", "1.3", high)
+        )
+    )  # fmt: skip
+    for first, second in ((one, two), (two, one)):
+        line = next(line for line in difference_text(difference(first, second)).split("\n") if "90 % band" in line)
+        assert line.endswith(said)
+    assert "90 % band" not in difference_text(difference(ONE, TWO))
 
 
 def test_what_is_not_recorded_and_what_did_not_change_is_said():

@@ -9,6 +9,7 @@ import pytest
 from ratchet.tpu.chips import fitted
 from ratchet.tpu.chips.fitted import Checked
 from ratchet.values import Band, Conditions, SweepResult
+from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from ratchet.view import verdicts
 from ratchet.view.verdicts import across_document, across_table, near, offer, sweep_table
@@ -122,6 +123,13 @@ def test_a_line_for_each_chip_and_why_one_has_no_latency():
     assert v4.split() == ["v4", "VMEM_OVERFLOW", "no", "published", "timing"]
     assert why.startswith("v4: compile: needs")
     assert "\x1b" not in why
+
+
+def test_latencies_of_sparse_cores_are_said_to_rest_on_little():
+    one = on("v6e")
+    streamed = replace(one, timeline=replace(one.timeline, not_modelled=(Unmodelled.STREAMS,)))
+    assert across_table((streamed,)).split("\n")[2].startswith("v6e: kernels of the SparseCores: ")
+    assert len(across_table((one,)).split("\n")) == 2
 
 
 def test_the_document_has_null_where_there_is_nothing():
