@@ -35,8 +35,8 @@ from ratchet.values.change import Side, Upgrade
 from ratchet.values.status import Refusal, Status
 from tools.documents import ROOT
 
-ON_SEVERAL_CHIPS = '"mesh"'
-"""In the text of each kernel file that is not tried: what ``get_tiling_meta`` calls a mesh."""
+ELSEWHERE = '"mesh"', "VectorSubcoreMesh"
+"""In the text of each kernel file that is not tried, on a v5e: what ``get_tiling_meta`` calls a mesh; SparseCores."""
 ALLOWED_SHARE, DEADLINE_SECONDS = 0.02, 300.0
 PUBLISHED, EVERY = ("v5e_device_sweeps.csv", "chips/v6e_published_matmul.csv"), 5
 """Files of timings of kernels that are written here, on two chips, and which of their rows are taken: every fifth."""
@@ -53,7 +53,9 @@ def options(parser: ArgumentParser) -> ArgumentParser:
 def kernel_files(only: Sequence[str]) -> list[str]:
     """The kernels that are tried, relative to the root of the repository."""
     every = [ROOT / "kernel.py", *sorted(ROOT.glob("examples/*.py"))]
-    names = [path.relative_to(ROOT).as_posix() for path in every if ON_SEVERAL_CHIPS not in path.read_text()]
+    names = [
+        path.relative_to(ROOT).as_posix() for path in every if not any(text in path.read_text() for text in ELSEWHERE)
+    ]
     return [name for name in names if any(text in name for text in only)]
 
 
