@@ -42,14 +42,23 @@ class ComputedOperand:
 
 
 def computed_operands(hlo: HloModule) -> tuple[ComputedOperand, ...]:
-    """Every operand of a kernel that may steer it and is a copy of neither an entry parameter nor a constant."""
+    """Every operand of a kernel that may steer it and is a copy of neither an entry parameter nor a constant.
+
+    Raises:
+        Refusal: ``SCHEDULE_UNKNOWN`` for a kernel whose configuration does not read.
+    """
     return tuple(_computed(hlo))
 
 
 def _computed(hlo: HloModule) -> Iterator[ComputedOperand]:
     for launch, kernel in hlo.launches.items():
-        if kernel.is_of_sparse_cores:
-            continue  # it has no latency, however it is steered
+        try:
+            if kernel.is_of_sparse_cores:
+                continue  # values that steer it are not followed
+        except ValueError as error:
+            raise Refusal(
+                Status.SCHEDULE_UNKNOWN, f"the configuration of {kernel.name} does not read: {error}"
+            ) from None
         for number in range(len(kernel.operands)):
             place = hlo.launched_operand(launch, number)
             if place is None:
