@@ -64,6 +64,8 @@ class Copies:
     _added: dict[int, list[Copy]] = field(default_factory=lambda: defaultdict(list))
     """Additions to memory that cores share, which come before it is next read or written: in the order of the cores, so
     that sums have one order."""
+    _written: dict[int, np.ndarray] = field(default_factory=dict)
+    """Of each memory, what was last written to it, whether or not it has arrived."""
 
     def start(self, copy: Copy, counted: Semaphore) -> None:
         """Begin a copy, that ``counted`` is waited for by.
@@ -72,7 +74,8 @@ class Copies:
             Wrong: for memory that another copy or core accesses, and nothing orders the two.
         """
         for view, access in copy.accesses:
-            found = self.clocks.access(copy.core, access, view.array, view.selector, in_flight=True)
+            same = self._same_as_last(copy) if access is Access.WRITE else None
+            found = self.clocks.access(copy.core, access, view.array, view.selector, in_flight=True, same=same)
             if found is not None:
                 raise self._conflict(copy, view, access, found)
         self.flying[counted].append(copy)
@@ -82,6 +85,17 @@ class Copies:
         elif not copy.adds:
             self.settle(copy.target)
             copy.target.write(copy.before)
+
+    def _same_as_last(self, copy: Copy) -> np.ndarray | None:
+        """Where in its target a copy writes what was last written there, and note what it writes."""
+        target = copy.target
+        last = self._written.setdefault(id(target.array), target.array.copy())
+        same = None
+        if target.is_box:
+            box = last[target.selector]
+            same = _bits(box) == _bits(copy.data.reshape(box.shape))
+        View(ref=target.ref, array=last, rows=target.rows).write(copy.data)
+        return same
 
     def land(self, counted: Semaphore, waiter: int) -> None:
         """All copies on a semaphore are over, as ``waiter`` knows.
@@ -100,7 +114,7 @@ class Copies:
                 raise Wrong(Kind.SOURCE_OVERWRITTEN, copy.op, what)
             if copy.before is None:
                 continue
-            if not copy.adds and not _same(copy.target.read(), copy.before):
+            if not copy.adds and not _holds(copy.target.read(), copy.before, copy.data):
                 what = f"{copy.target.buffer.name} is written before the wait for a DMA into it, which begins here"
                 raise Wrong(Kind.TARGET_OVERWRITTEN, copy.op, what)
             self._arrive(copy)
@@ -151,6 +165,15 @@ def _add(target: View, data: np.ndarray) -> None:
 def amount(view: View) -> int:
     """What a transfer of it adds to its semaphore."""
     return math.prod(view.shape) * bits(view.ref.dtype) // 8
+
+
+def _holds(found: np.ndarray, before: np.ndarray, data: np.ndarray) -> bool:
+    """Whether a target is as it was, but for what another copy of the same data brought."""
+    return bool(((_bits(found) == _bits(before)) | (_bits(found) == _bits(data))).all())
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -61,14 +61,25 @@ class Clocks:
         if where in self._left:
             np.maximum(self.known[core], self._left[where], out=self.known[core])
 
-    def access(self, core: int, access: Access, array: np.ndarray, at: Selector, *, in_flight: bool) -> Conflict | None:
-        """Note an access; one before it that nothing orders."""
+    def access(
+        self, core: int, access: Access, array: np.ndarray, at: Selector, *, in_flight: bool,
+        same: np.ndarray | None = None,
+    ) -> Conflict | None:  # fmt: skip
+        """Note an access; one before it that nothing orders.
+
+        Args:
+            same: of a write, the elements where it writes what was written last: beside another core's write it changes
+                nothing there, whichever comes first.
+        """
         found = None
         for other in Access:
             if other == access != Access.WRITE:
                 continue
             for who, times in self._times.get((id(array), other), {}).items():
-                latest = int(times[at].max(initial=0))
+                before = times[at]
+                if same is not None and other == Access.WRITE and who != core:
+                    before = np.where(same, 0, before)
+                latest = int(before.max(initial=0))
                 if latest > self.known[core, who]:
                     found = found or Conflict(core=who, access=other, in_flight=latest == IN_FLIGHT)
         self._set(core, access, array, at, IN_FLIGHT if in_flight else int(self.known[core, core]))

@@ -55,19 +55,20 @@ class View:
         return tuple(box)
 
     @property
-    def _is_box(self) -> bool:
+    def is_box(self) -> bool:
+        """Whether :attr:`selector` is just what it reaches."""
         return self.ref.base.is_slice if isinstance(self.ref, DynamicSlice) else self.ref.is_slice
 
     def read(self) -> np.ndarray:
         """A copy of what is there, as memory keeps it."""
-        if self._is_box:
+        if self.is_box:
             return np.array(self.array[self.selector]).reshape(self.shape)
         whole = np.asarray(self.ref.load_all({self.buffer: self.array})).view(kept_as(self.ref.dtype))
         return whole if self.rows is None else whole[self.rows]
 
     def write(self, values: np.ndarray) -> None:
         """``values`` as memory keeps them."""
-        if self._is_box:
+        if self.is_box:
             place = self.array[self.selector]
             self.array[self.selector] = values.reshape(place.shape)
             return

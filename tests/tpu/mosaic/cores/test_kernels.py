@@ -116,6 +116,26 @@ def test_a_row_that_a_table_does_not_have_is_found():
     assert "names row 256 of 256" in str(result.findings[0])
 
 
+def one_row(*, own: bool = False) -> Callable[..., Any]:
+    """All subcores write one row: the first of the table, or each its own."""
+
+    def body(x: Any, o: Any, row: Any) -> None:
+        pltpu.sync_copy(x.at[pl.ds(lax.axis_index("subcore") if own else 0, 1)], row)
+        pltpu.sync_copy(row, o)
+
+    return on_subcores(body, (1, 128), VMEM((1, 128), jnp.float32))
+
+
+def test_what_all_write_alike_is_no_race():
+    result = executed(one_row(), TABLE)
+    assert found(result) == []
+    np.testing.assert_array_equal(result.outputs[0], TABLE[:1])
+
+
+def test_what_each_writes_in_its_own_way_is_one():
+    assert found(executed(one_row(own=True), TABLE)) == [(Kind.CORES_RACE, "tpu.enqueue_dma")]
+
+
 def through_shared_memory(*, barrier: bool = True, adds: bool = False) -> Callable[..., Any]:
     """Each subcore gives a row, and takes that of the next one; or all add to one."""
 

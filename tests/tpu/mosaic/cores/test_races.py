@@ -22,6 +22,16 @@ def test_two_cores_conflict_unless_both_read_or_both_add(first, second):
     assert accesses(clocks, 1, second, array) is not (first == second != Access.WRITE)
 
 
+def test_cores_may_write_the_same_to_one_place_in_any_order():
+    clocks, array = Clocks(cores=2), np.zeros(4)
+    same = np.array([True, True, True, False])
+    for at, conflicts in ((slice(0, 3), False), (slice(0, 4), True)):
+        clocks.access(0, Access.WRITE, array, (at,), in_flight=False)
+        found = clocks.access(1, Access.WRITE, array, (at,), in_flight=False, same=same[at])
+        assert (found is not None) is conflicts
+    assert accesses(clocks, 0, Access.READ, array), "what another core writes is no less unordered to a reader"
+
+
 @given(kinds, kinds)
 def test_who_waits_for_another_comes_after_all_that_it_did(first, second):
     clocks, array = Clocks(cores=3), np.zeros(4)
