@@ -167,6 +167,13 @@ def test_two_compiles_of_one_program_are_the_same(compiled):
     assert texts[0] == texts[1]
 
 
+def test_a_program_without_arrays_is_compiled_for_the_tpu(compiled):
+    def ones(o_ref):
+        o_ref[...] = jnp.ones_like(o_ref)
+
+    assert compiled(artefact(pl.pallas_call(ones, jax.ShapeDtypeStruct(*X)))).footprint.vmem_bytes == 1024 * 128 * 4
+
+
 @pytest.mark.parametrize("missing", ["libtpu", "jax"])
 def test_a_platform_without_the_compiler_says_what_works(monkeypatch, missing):
     real = importlib.metadata.version
