@@ -99,7 +99,9 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     avals = [
         jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s) for a, s in zip(program.in_avals, shardings, strict=True)
     ]
-    placed = {} if avals else {"out_shardings": _spread(mesh, [])}  # else nothing says that it is for a TPU
+    placed: dict[str, Any] = (
+        {} if avals else {"out_shardings": _spread(mesh, [])}
+    )  # else nothing says that it is for a TPU
     try:
         lowered: Any = jax.jit(program.call, **placed).lower(*avals)
         donate(lowered.compiler_ir(dialect="stablehlo"), donated(stablehlo_of(program)))

@@ -44,7 +44,9 @@ class Clocks:
     _left: dict[object, np.ndarray] = field(default_factory=dict)
     """What is known to who waits for a semaphore or barrier."""
     _times: dict[tuple[int, Access], dict[int, np.ndarray]] = field(default_factory=dict)
-    """By memory and access, of each core that did: int32, the last time of each element."""
+    """By memory and access, but for writes, of each core that did: int32, the last time of each element."""
+    _writes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """By memory: int16 and int32, who wrote each element last, and when."""
 
     def __post_init__(self) -> None:
         self.known = np.zeros((self.cores, self.cores), np.int32)
@@ -71,26 +73,48 @@ class Clocks:
             same: of a write, the elements where it writes what was written last: beside another core's write it changes
                 nothing there, whichever comes first.
         """
-        found = None
-        for other in Access:
-            if other == access != Access.WRITE:
+        found = self._last_write(core, array, at, same)
+        for other in (Access.READ, Access.ADD):
+            if other == access:
                 continue
             for who, times in self._times.get((id(array), other), {}).items():
-                before = times[at]
-                if same is not None and other == Access.WRITE and who != core:
-                    before = np.where(same, 0, before)
-                latest = int(before.max(initial=0))
+                latest = int(times[at].max(initial=0))
                 if latest > self.known[core, who]:
                     found = found or Conflict(core=who, access=other, in_flight=latest == IN_FLIGHT)
         self._set(core, access, array, at, IN_FLIGHT if in_flight else int(self.known[core, core]))
         return found
 
+    def _last_write(self, core: int, array: np.ndarray, at: Selector, same: np.ndarray | None) -> Conflict | None:
+        """A write before that nothing orders. Of those before it in turn each was found when it was overwritten."""
+        if id(array) not in self._writes:
+            return None
+        who, when = (every[at] for every in self._writes[id(array)])
+        unordered = when > self.known[core][who]
+        if same is not None:
+            unordered &= ~same | (who == core)
+        if not unordered.any():
+            return None
+        one = np.flatnonzero(unordered)[0]
+        return Conflict(core=int(who.flat[one]), access=Access.WRITE, in_flight=int(when.flat[one]) == IN_FLIGHT)
+
     def landed(self, starter: int, waiter: int, access: Access, array: np.ndarray, at: Selector) -> None:
         """The access of a copy is over, as its waiter knows."""
-        self._set(starter, access, array, at, 0)
-        self._set(waiter, access, array, at, int(self.known[waiter, waiter]))
+        if access is not Access.WRITE:
+            self._set(starter, access, array, at, 0)
+            self._set(waiter, access, array, at, int(self.known[waiter, waiter]))
+            return
+        who, when = self._writes[id(array)]
+        over = (who[at] == starter) & (when[at] == IN_FLIGHT)  # another may have written the same since
+        who[at] = np.where(over, waiter, who[at])
+        when[at] = np.where(over, self.known[waiter, waiter], when[at])
 
     def _set(self, core: int, access: Access, array: np.ndarray, at: Selector, time: int) -> None:
+        if access is Access.WRITE:
+            if id(array) not in self._writes:
+                self._writes[id(array)] = np.zeros(array.shape, np.int16), np.zeros(array.shape, np.int32)
+            for every, value in zip(self._writes[id(array)], (core, time), strict=True):
+                every[at] = value
+            return
         by_core = self._times.setdefault((id(array), access), {})
         if core not in by_core:
             by_core[core] = np.zeros(array.shape, np.int32)
