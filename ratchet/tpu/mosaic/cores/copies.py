@@ -155,6 +155,10 @@ class Copies:
 
 def _add(target: View, data: np.ndarray) -> None:
     """Row after row: some may be the same."""
+    if target.is_box and target.array.dtype == target.ref.dtype:
+        place = target.array[target.selector]
+        np.add.at(target.array, target.selector, data.reshape(place.shape))
+        return
     rows = range(len(data)) if target.rows is None else target.rows
     for row, values in zip(rows, data, strict=True):
         one = View(ref=target.ref, array=target.array, rows=np.array([row]))
