@@ -196,6 +196,10 @@ class Recast(Ref):
         if math.prod(self.shape) == math.prod(self.base.shape):
             return self.base.box(*reshaped_box(starts, sizes, self.shape, self.base.shape))
         same = [mine == below for mine, below in zip(self.shape, self.base.shape, strict=False)]
+        if len(self.shape) == len(self.base.shape) and same.count(False) == 1:
+            dim = same.index(False)
+            start, size = _repacked(starts[dim], sizes[dim], self.shape[dim], self.base.shape[dim])
+            return self.base.box((*starts[:dim], start, *starts[dim + 1 :]), (*sizes[:dim], size, *sizes[dim + 1 :]))
         kept = same.index(False) if False in same else len(same)  # leading dimensions are those of the base
         rest = len(self.base.shape) - kept
         return self.base.box(
@@ -209,6 +213,15 @@ class Recast(Ref):
         if self.dtype != self.base.dtype:
             raise Refusal(Status.CANNOT_VERIFY, "a DMA into a bitcast reference, with late arrival")
         return Recast(self.base.with_dtype(dtype), self.shape, dtype, self._forward, self._backward)
+
+
+def _repacked(start: Index, size: Index, mine: int, below: int) -> tuple[Index, Index]:
+    """Some of ``mine`` rows, each of which is several of ``below`` or a part of one: which of ``below`` they are."""
+    if below > mine:
+        return times(start, below // mine), times(size, below // mine)
+    each = mine // below
+    first = start // each
+    return first, add(add(add(start, size), -1) // each, add(times(first, -1), 1))
 
 
 def reshaped_box(starts: Sequence[Index], sizes: Sequence[Index], shape: Sequence[int], into: Sequence[int]) -> Box:

@@ -139,13 +139,13 @@ class Translation:
 
     def _races(self, report: np.ndarray) -> tuple[Finding, ...]:
         """Races where one chip is faster than another, in kernels in which nothing else is found."""
-        *_, logs, _ = self._layout.parts
+        *_, logs, end = self._layout.parts
         if not self._layout.chips:
             return ()
         return tuple(
             finding
             for kernel, row in zip(self._program.kernels, report, strict=True)
-            for finding in chip_races.findings(kernel, events.read(row[logs:], self._layout.chips))
+            for finding in chip_races.findings(kernel, events.read(row[logs:end], self._layout.chips))
         )
 
 

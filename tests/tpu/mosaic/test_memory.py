@@ -113,6 +113,8 @@ def test_a_reference_through_a_bitcast():
     assert numbers(seen.load(memory, (4, 0), (2, 2))) == [[2, 3], [0, 0]]
     seen.store(memory, (5, 0), jnp.int8([[1, 0]]))
     assert numbers(whole.load_all(memory)) == [[0, 1], [2 + 256, 3]]
+    assert (whole.box((0, 0), (1, 2)), seen.box((3, 0), (2, 1))) == (((0, 0), (1, 2)), ((0, 0), (2, 1)))
+    assert bitcast(Whole(buffer((8, 2), I8)), (2, 2), np.dtype(np.int32)).box((1, 0), (1, 2)) == ((4, 0), (4, 2))
     with refused(Status.CANNOT_VERIFY, "a DMA into a bitcast reference"):
         seen.with_dtype(F32)
 

@@ -64,8 +64,8 @@ class Copies:
     _added: dict[int, list[Copy]] = field(default_factory=lambda: defaultdict(list))
     """Additions to memory that cores share, which come before it is next read or written: in the order of the cores, so
     that sums have one order."""
-    _written: dict[int, np.ndarray] = field(default_factory=dict)
-    """Of each memory, what was last written to it, whether or not it has arrived."""
+    _written: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """Of each memory, what was last written to it, whether or not it has arrived, and where that is known."""
 
     def start(self, copy: Copy, counted: Semaphore) -> None:
         """Begin a copy, that ``counted`` is waited for by.
@@ -88,13 +88,15 @@ class Copies:
 
     def _same_as_last(self, copy: Copy) -> np.ndarray | None:
         """Where in its target a copy writes what was last written there, and note what it writes."""
-        target = copy.target
-        last = self._written.setdefault(id(target.array), target.array.copy())
+        target, at = copy.target, copy.target.selector
+        empty = np.empty_like(target.array), np.zeros(target.array.shape, bool)
+        last, known = self._written.setdefault(id(target.array), empty)
         same = None
         if target.is_box:
-            box = last[target.selector]
-            same = _bits(box) == _bits(copy.data.reshape(box.shape))
-        View(ref=target.ref, array=last, rows=target.rows).write(copy.data)
+            data = copy.data.reshape(known[at].shape)
+            same = known[at] & (_bits(last[at]) == _bits(data)).reshape(data.shape)
+            last[at] = data
+        known[at] = target.is_box
         return same
 
     def land(self, counted: Semaphore, waiter: int) -> None:
