@@ -31,6 +31,8 @@ class Call:
     """Names and sizes of the axes of a slice of chips; empty for one chip."""
     specs: Sequence[Any] = ()
     """Of each leaf of ``arrays``, how it lies on the mesh."""
+    check: Callable[[], object] | None = None
+    """In the place of a reference: what it is part of, run whole and asserting what it asserts."""
 
     @property
     def where(self) -> dict[str, Any]:

@@ -103,13 +103,14 @@ def of_cells(sources: Sequence[str], place: int, instead: Mapping[str, object] |
     space: dict[str, object] = {}
     call = None
     for source in sources[: place + 1]:
-        call = captured(lambda source=source: _run(source, space, instead or {}), **more)
+        call = captured(lambda source=source: run_block(source, space, instead or {}), **more)
     if call is None:
         raise ValueError(f"cell {place} calls nothing that is jitted")
     return call
 
 
-def _run(source: str, space: dict[str, object], instead: Mapping[str, object]) -> None:
+def run_block(source: str, space: dict[str, object], instead: Mapping[str, object], *, asserts: bool = False) -> None:
+    """Run it in ``space``, without assertions or with; ``instead`` are other values of names that it assigns."""
     for statement in ast.parse(source).body:
-        exec(compile(ast.Module([statement], []), "<cell>", "exec", optimize=1), space)
+        exec(compile(ast.Module([statement], []), "<cell>", "exec", optimize=0 if asserts else 1), space)
         space.update({name: value for name, value in instead.items() if name in space})

@@ -102,6 +102,15 @@ def _values(made: Outcome, call: Call, program: bytes) -> None:
     if result.findings:
         made.values, made.reasons["values"] = "finding", str(result.findings[0])
         return
+    if call.check is not None:
+        made.compared_with, made.values = "test", "right"
+        try:
+            call.check()
+        except AssertionError as error:
+            made.values, made.reasons["values"] = "wrong", in_one_line(error)
+        except Exception as error:  # of another's test, or a finding of a later call of it
+            made.values, made.reasons["values"] = "not compared", in_one_line(error)
+        return
     try:
         made.compared_with = "reference" if call.reference else "interpreter"
         wanted = wanted_of(call)

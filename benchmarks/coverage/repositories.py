@@ -10,10 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import TestCase
 
 import jax
 
 from benchmarks.coverage.captured import cells
+from benchmarks.coverage.tested import blocks
 
 INSTALLED = "installed"
 """Instead of a commit: the repository's package is in this environment."""
@@ -53,6 +55,13 @@ REPOSITORIES = {
         origin="jax-ml/jax",
         commit="990e6a0b84138346e6a38785412f36356e0e5dc3",
         root="tests/pallas",
+        stubs={
+            "jax._src.hypothesis_test_util": {
+                "setup_hypothesis": lambda: None,
+                "hypothesis_is_thread_safe": bool,
+                "HypothesisShardedTestCase": TestCase,
+            }
+        },
         is_older=True,
     ),
     "tpu-inference": Repository(
@@ -138,7 +147,8 @@ REPOSITORIES = {
 """By the name that begins a case's; a folder of this name holds the clone."""
 
 SITE = ("einshape", "jaxtyping", "wadler-lindig", "pydantic", "pydantic-core", "annotated-types", "typing-inspection",
-        "immutabledict", "typeguard==2.13.3", "tqdm", "chex", "toolz", "einops")  # fmt: skip
+        "immutabledict", "typeguard==2.13.3", "tqdm", "chex", "toolz", "einops",
+        "absl-py", "hypothesis", "sortedcontainers")  # fmt: skip
 """What modules of the repositories import besides JAX; without dependencies, so that JAX stays as it is."""
 
 
@@ -155,7 +165,7 @@ def clone_commands(sources: Path) -> list[str]:
 def module_of(name: str, path: str, sources: Path) -> Any:
     """The module at ``path`` of a repository, whose clone is ``sources/name``; packages in ``sources/site`` come last.
 
-    Of a notebook, the code of its cells.
+    Of a notebook, the code of its cells; of a page in Markdown, its blocks.
 
     Raises:
         FileNotFoundError: the repository is not there.
@@ -165,6 +175,8 @@ def module_of(name: str, path: str, sources: Path) -> Any:
         _enter(repository, sources, name)
     if path.endswith(".ipynb"):
         return cells(sources / name / path)
+    if path.endswith(".md"):
+        return blocks(sources / name / path)
     return import_module(path.removeprefix(f"{repository.root}/").removesuffix(".py").replace("/", "."))
 
 

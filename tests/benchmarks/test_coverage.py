@@ -2,14 +2,18 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax._src import test_util as jtu
+from jax.experimental import pallas as pl
 from jax.sharding import PartitionSpec as P
 
 import ratchet
 from benchmarks.coverage import __main__ as coverage
-from benchmarks.coverage import captured, one, page
+from benchmarks.coverage import captured, one, page, tested
 from benchmarks.coverage.calls import CASES, Call, case
 from benchmarks.coverage.repositories import INSTALLED, REPOSITORIES, clone_commands
 
@@ -29,7 +33,7 @@ OVERFLOWN = {"name": "jax/matmul", "traced": "yes", "compiled": "VMEM_OVERFLOW",
 def test_the_list_has_sixty_kernels_of_pinned_repositories_each_once():
     assert len(CASES) >= 60
     assert {entry.repository for entry in CASES.values()} == set(REPOSITORIES)
-    assert all(entry.path.endswith((".py", ".ipynb")) for entry in CASES.values())
+    assert all(entry.path.endswith((".py", ".ipynb", ".md")) for entry in CASES.values())
     assert len({entry.path for entry in CASES.values()}) >= 40, "variants of few files are no corpus"
     commits = [known.commit for known in REPOSITORIES.values() if known.commit != INSTALLED]
     assert all(len(commit) == 40 and set(commit) <= set("0123456789abcdef") for commit in commits)
@@ -81,6 +85,82 @@ def test_a_guide_runs_up_to_its_call_which_is_traced_on_another_mesh(tmp_path):
     assert export.deserialize(bytearray(program)).nr_devices == 4
     with pytest.raises(ValueError, match="cell 1 calls nothing"):
         captured.of_cells(sources, 1)
+
+
+class Doubles:
+    """As a class of tests that needs a TPU."""
+
+    def __init__(self, name):
+        assert name.startswith("test")
+
+    def doubled(self, x):
+        @jax.jit
+        def double(x):
+            def body(x_ref, o_ref):
+                o_ref[...] = 2 * x_ref[...]
+
+            return pl.pallas_call(body, x)(x)
+
+        return double(x)
+
+    def test_right(self):
+        assert jtu.is_device_tpu_at_least(5)
+        assert not jtu.is_device_tpu(5, "p")
+        x = jnp.arange(1024.0).reshape(8, 128)
+        np.testing.assert_array_equal(self.doubled(self.doubled(x)), 4 * x)
+
+    def test_wrong(self):
+        x = jnp.arange(1024.0).reshape(8, 128)
+        np.testing.assert_array_equal(self.doubled(self.doubled(x)), 3 * x)
+
+    def test_nothing(self):
+        pass
+
+
+def test_a_test_judges_what_was_executed_here_in_all_its_calls():
+    for name, values in (("test_right", "right"), ("test_wrong", "wrong")):
+        made = one.taken("some", tested.of_method(Doubles, name, chip="v5e"))
+        assert (made.traced, made.compiled, made.executed, made.modelled) == ("yes",) * 4, made.reasons
+        assert (made.values, made.compared_with) == (values, "test")
+    with pytest.raises(ValueError, match="calls nothing"):
+        tested.of_method(Doubles, "test_nothing", chip="v5e")
+    assert jax.devices()[0].platform == "cpu", "JAX is as it was"
+
+
+GUIDE = """
+```python
+import jax
+import numpy as np
+assert (rows := 8)
+many = 1 << 60
+```
+
+```python
+%timeit double(1)
+```
+
+```python
+double = jax.jit(lambda x: 2 * x)
+y = double(np.ones((rows, 128)))
+raise ValueError("it goes on")
+```
+
+```python
+x = np.ones((many, 128))
+np.testing.assert_array_equal(double(double(x)), 4 * x)
+```
+"""
+
+
+def test_a_block_of_a_guide_is_judged_after_what_those_before_define(tmp_path):
+    (tmp_path / "guide.md").write_text(GUIDE)
+    sources = tested.blocks(tmp_path / "guide.md")
+    assert len(sources) == 3
+    for number, first in ((0, 1), (1, 2)):
+        call = tested.of_blocks(sources, 2, chip="v5e", number=number, instead={"many": 4})
+        assert call.arrays[0].shape == (4, 128)
+        assert call.arrays[0][0, 0] == first
+        assert call.check() is None
 
 
 def test_a_kernel_on_several_chips_takes_all_steps_but_execution_without_their_devices():
