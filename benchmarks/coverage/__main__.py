@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.coverage import page
 from benchmarks.coverage.calls import CASES
+from benchmarks.coverage.cores import NAMES
 from benchmarks.coverage.repositories import clone_commands
 from benchmarks.lib.command import command
 from benchmarks.lib.table import show_all
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="keep what --json FILE has, and go on")
     parser.add_argument("--limit", type=float, metavar="SECONDS", default=600.0, help="for one kernel; default 600")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the documentation there")
+    parser.add_argument("--cores", type=Path, metavar="FILE", help="write that page's section of several cores anew")
     parser.add_argument(
         "--beside", type=Path, metavar="FILE", help="what --json wrote under another JAX: say what changed"
     )
@@ -49,7 +51,8 @@ def main() -> None:
     if options.resume and not options.json:
         parser.error("--resume goes on with what --json FILE has: name it")
     known = before(options.json) if options.resume else {}
-    names = [name for name in CASES if any(text in name for text in options.only)]
+    listed = NAMES if options.cores else CASES
+    names = [name for name in listed if any(text in name for text in options.only)]
     for name in names:
         if name not in known:
             known[name] = outcome(name, options.sources, options.limit)
@@ -65,6 +68,8 @@ def main() -> None:
     if options.json:
         tables = {"compiler": compiler_version(), **tables, KERNELS: records}
         options.json.write_text(json.dumps(tables, indent=1) + "\n")
+    if options.cores:
+        options.cores.write_text(page.with_several(options.cores.read_text(), [known[name] for name in names]))
     if options.page:
         beside = {other["compiler"]: list(before(options.beside).values())} if other else {}
         options.page.write_text(page.text(records, compiler_version(), beside))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks.coverage.calls import F32, Call, case, enter, ints, normal, permuted
+from benchmarks.coverage.calls import CASES, F32, Call, case, enter, ints, normal, permuted
 from benchmarks.coverage.tested import devices_of, of_blocks, of_method
 
+_BEFORE = frozenset(CASES)
 TESTS = "tests/pallas/tpu_"
 METHODS = {
     ("sparsecore_pallas_test.py", "v6e"): {
@@ -51,7 +53,10 @@ METHODS = {
 
 
 def _method(module: Any, *, chip: str, of: str, name: str) -> Call:
-    return of_method(getattr(module, of), f"test_{name}", chip=chip)
+    call = of_method(getattr(module, of), f"test_{name}", chip=chip)
+    if name == "megacore_matmul0":  # it asks for the error of a product on a TPU, and has none here
+        return replace(call, check=None, reference=jnp.matmul)
+    return call
 
 
 for (_file, _chip), _classes in METHODS.items():
@@ -224,3 +229,6 @@ enter(
     MAXTEXT + "gather_reduce_pallas.py",
     {"maxtext/gather and sum": partial(_dense_reduce, name="sc_gather_reduce", rows=16384, weights=(128, 128))},
 )
+
+NAMES = tuple(name for name in CASES if name not in _BEFORE)
+"""Of all these, in order."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.coverage.calls import CASES
+from benchmarks.coverage.cores import NAMES
 from benchmarks.coverage.repositories import REPOSITORIES
 
 Record = Mapping[str, Any]
 NOTICED_PERCENT = 0.5
 """Of a latency: less is no change."""
+COLUMNS = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
 STEPS = ("traced", "compiled", "executed", "modelled")
 
 _HEAD = """# Public kernels
@@ -29,7 +31,32 @@ compile is refused by Google's compiler and does not count against the judge.
 """
 
 
+SEVERAL = "## SparseCores and two TensorCores\n"
+_SEVERAL = f"""{SEVERAL}
+Kernels for SparseCores of v6e and tpu7x and for the two TensorCores of v5p. Methods of JAX's own tests run whole: what
+a TPU would run is exported and executed here, call by call, and their assertions judge it. This section is written by
+`python -m benchmarks.coverage --sources DIR --cores docs/coverage.md`; the lines of the terminal say why which latency
+is not modelled.
+"""
+_UNASKED = (
+    "what is left out, behind a mask or in rows of other subcores, is what memory held; the test compares none of it."
+)
+
 READ = {
+    **dict.fromkeys(
+        (
+            "jax-source/VectorSubcoreTest, load gather masked",
+            "jax-source/VectorSubcoreTest, load expanded",
+            "jax-source/VectorSubcoreTest, store compressed",
+            "jax-source/VectorSubcoreTest, shared scratch",
+            "jax-source/PallasCallMegacoreTest, pipeline axis queries",
+        ),
+        _UNASKED,
+    ),
+    "jax-source/VectorSubcoreTest, barrier": (
+        "behind the barrier each subcore reads its neighbour's row of the output and then writes its own: one that is "
+        "ahead writes the row before its neighbour has read it."
+    ),
     "sglang-jax/ragged paged attention, window": (
         "the loop over blocks of keys begins at block 0 (line 1038), the copies at the first block that the window "
         "reaches (lines 870 and 1078), so that a copy of 28 keys is waited for as one of 32: on a TPU that hangs. The "
@@ -186,30 +213,58 @@ def refusals(records: Sequence[Record]) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def several(records: Sequence[Record]) -> str:
+    """The section of kernels on several cores."""
+    counted = [{name: one[name] for name in COLUMNS} for one in totals(records)]
+    unknown = [one["modelled"] for one in records if one.get("modelled") not in (None, "", "yes")]
+    alike = _alike([one for one in refusals(records) if one[0] != "modelled"])
+    lines = [f"- {'; '.join(names)}, {what}\n" for what, names in alike.items()] + _findings(records)
+    why = ", ".join(sorted(set(unknown)))
+    said = f"\n{len(unknown)} latencies are refused: {why}.\n" if unknown else ""
+    return f"{_SEVERAL}\n{_markdown(counted)}\n{said}\n{''.join(lines)}"
+
+
+def with_several(page: str, records: Sequence[Record]) -> str:
+    """A page with that section anew."""
+    before, _, rest = page.partition(SEVERAL)
+    _, heading, after = rest.partition("\n## ")
+    return before.rstrip("\n") + "\n\n" + several(records) + (heading + after if heading else "")
+
+
 def text(records: Sequence[Record], compiler: str = "", beside: Mapping[str, Sequence[Record]] | None = None) -> str:
     """The page; ``beside``: what other compilers made of the same kernels."""
-    missing = len(CASES) - len(records)
+    on_cores = [one for one in records if one["name"] in NAMES]
+    records = [one for one in records if one["name"] not in NAMES]
+    missing = len(CASES) - len(NAMES) - len(records)
     left = [f"\n{missing} more kernels of the list were not run for this page.\n"] if missing else []
-    columns = ("repository", "kernels", "traced", "compiled", "executed", "right", "findings", "modelled")
-    counted = [{name: one[name] for name in columns} for one in totals(records)]
-    if several := [one for one in records if "=" in one.get("chips", "")]:
-        counted.append({**totals(several)[-1], "repository": "of them, on several chips"})
+    counted = [{name: one[name] for name in COLUMNS} for one in totals(records)]
+    if sliced := [one for one in records if "=" in one.get("chips", "")]:
+        counted.append({**totals(sliced)[-1], "repository": "of them, on several chips"})
     for other, own in (beside or {}).items():
         counted.append({**totals(own)[-1], "repository": f"all, with {other}"})
     made_with = f"With {compiler}:\n\n" if compiler else ""
     parts = [_HEAD, f"\n## In all\n\n{made_with}{_markdown(counted)}", *left]
+    if alike := _alike(refusals(records)):
+        parts += ["\n## Refused\n", "\n", *(f"- {'; '.join(names)}, {why}\n" for why, names in alike.items())]
+    if read := _findings(records):
+        parts += ["\n## What the findings are\n", "\n", *read]
+    page = "\n".join(part.rstrip("\n") for part in parts) + "\n"
+    return with_several(page, on_cores) if on_cores else page
+
+
+def _alike(refused: Sequence[tuple[str, str, str, str]]) -> dict[str, list[str]]:
     alike: dict[str, list[str]] = {}
-    for step, status, name, why in refusals(records):
+    for step, status, name, why in refused:
         if step != "values":
             alike.setdefault(f"{step}: {status}: {_short(why)}", []).append(f"*{name}*")
-    if alike:
-        parts += ["\n## Refused\n", "\n", *(f"- {'; '.join(names)}, {why}\n" for why, names in alike.items())]
+    return alike
+
+
+def _findings(records: Sequence[Record]) -> list[str]:
     read: dict[str, list[str]] = {}
     for name in (one["name"] for one in records if _is_read(one)):
         read.setdefault(READ[name], []).append(f"*{name}*")
-    if read:
-        parts += ["\n## What the findings are\n", "\n", *(f"- {'; '.join(n)}: {said}\n" for said, n in read.items())]
-    return "\n".join(part.rstrip("\n") for part in parts) + "\n"
+    return [f"- {'; '.join(names)}: {said}\n" for said, names in read.items()]
 
 
 def _is_read(record: Record) -> bool:

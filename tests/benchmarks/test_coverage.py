@@ -200,6 +200,18 @@ def test_the_page_names_every_refusal_and_counts_every_repository():
     assert "| all, with libtpu 1, jax 1 | 1 |" in beside
 
 
+def test_kernels_on_several_cores_have_a_section_that_is_written_alone():
+    name = "jax-source/VectorSubcoreTest, barrier"
+    found = {**WHOLE, "name": name, "values": "finding", "modelled": "NOT_MODELLED", "reasons": {"modelled": "why"}}
+    whole = page.text([WHOLE, found])
+    assert "| all | 1 | 1 | 1 | 1 | 1 | 0 | 1 |" in whole.partition(page.SEVERAL)[0]
+    assert "| all | 1 | 1 | 1 | 1 | 0 | 1 | 0 |" in whole.partition(page.SEVERAL)[2]
+    assert f"*{name}*: {page.READ[name]}" in whole
+    assert "1 latencies are refused: NOT_MODELLED." in whole
+    assert page.with_several(whole + "\n## More\n", [found]) == whole + "\n## More\n"
+    assert page.with_several(page.text([WHOLE]), [found]) == whole
+
+
 def test_a_kernel_has_a_line_for_the_terminal():
     assert page.row(WHOLE)["error"] == "0.0e+00"
     assert page.row(WHOLE)["µs"] == "2.00"
