@@ -105,13 +105,10 @@ enter(
 
 # --- rows by number ---
 
-ROWS, COLUMNS, TOP = 2048, 5120, 8
+ROWS, COLUMNS, TOP = 512, 256, 8
+MANY, WIDE = 2048, 5120
 """20 MiB: of less, some leave the SparseCores alone."""
 FIRST, END = 3, 338
-
-
-def _rows(dtype: Any = jnp.bfloat16) -> Any:
-    return normal("x", ROWS, COLUMNS, dtype=dtype)
 
 
 def _ragged_gather(module: Any, name: str, chip: str = "tpu7x") -> Call:
@@ -124,7 +121,7 @@ def _ragged_gather(module: Any, name: str, chip: str = "tpu7x") -> Call:
     def reference(x: Any, indices: Any, *_: Any) -> Any:
         return x[indices][FIRST:END]
 
-    arrays = _rows(), permuted("rows", ROWS), ints(FIRST), ints(END)
+    arrays = normal("x", ROWS, COLUMNS), permuted("rows", ROWS), ints(FIRST), ints(END)
     return Call(function=kernel, arrays=arrays, reference=reference, tolerance=0.0, chip=chip)
 
 
@@ -140,7 +137,7 @@ def _ragged_scatter(module: Any, name: str) -> Call:
     def reference(x: Any, indices: Any, *_: Any) -> Any:
         return kept(x[indices], indices)
 
-    arrays = _rows(), permuted("rows", ROWS), ints(FIRST), ints(END)
+    arrays = normal("x", MANY, WIDE), permuted("rows", MANY), ints(FIRST), ints(END)
     return Call(function=kernel, arrays=arrays, reference=reference, tolerance=0.0, chip="tpu7x")
 
 
@@ -154,8 +151,8 @@ def _ragged_reduce(module: Any, name: str, chip: str = "tpu7x") -> Call:
         with devices_of(chip):
             return getattr(module, name)(*arrays, TOP)
 
-    indices = permuted("rows", ROWS)
-    arrays = _rows(), indices, normal("weights", ROWS), (indices >= FIRST) & (indices < END)
+    indices = permuted("rows", MANY)
+    arrays = normal("x", MANY, WIDE), indices, normal("weights", MANY), (indices >= FIRST) & (indices < END)
     return Call(function=kernel, arrays=arrays, reference=_weighted, chip=chip)
 
 
@@ -227,7 +224,16 @@ enter(
 )
 enter(
     MAXTEXT + "gather_reduce_pallas.py",
-    {"maxtext/gather and sum": partial(_dense_reduce, name="sc_gather_reduce", rows=16384, weights=(128, 128))},
+    {
+        "maxtext/gather and sum": partial(
+            _dense_reduce,
+            name="sc_gather_reduce",
+            rows=16384,
+            weights=(128, 128),
+            col_chunk_size=256,
+            row_chunk_size=16,
+        )
+    },
 )
 
 NAMES = tuple(name for name in CASES if name not in _BEFORE)

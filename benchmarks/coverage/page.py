@@ -220,7 +220,9 @@ def several(records: Sequence[Record]) -> str:
     alike = _alike([one for one in refusals(records) if one[0] != "modelled"])
     lines = [f"- {'; '.join(names)}, {what}\n" for what, names in alike.items()] + _findings(records)
     why = ", ".join(sorted(set(unknown)))
-    said = f"\n{len(unknown)} latencies are refused: {why}.\n" if unknown else ""
+    missing = len(NAMES) - len(records)
+    left = f"\n{missing} more kernels of the list were not run for this page.\n" if missing else ""
+    said = f"\n{len(unknown)} latencies are refused: {why}.\n{left}" if unknown else left
     return f"{_SEVERAL}\n{_markdown(counted)}\n{said}\n{''.join(lines)}"
 
 
