@@ -285,7 +285,7 @@ class Core:
         shared.digest(self.step, op, data)
         before = None
         if shared.options.on_wait:
-            before = dst.read() if adds else shared.unwritten(data.shape, dst.buffer.dtype)
+            before = dst.read() if adds else shared.unwritten(data.shape, dst.ref.dtype)
         shared.copies.start(
             Copy(core=self.number, op=op, source=src, target=dst, data=data, adds=adds, before=before), counted
         )
