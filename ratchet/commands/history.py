@@ -52,6 +52,7 @@ Value = TypeVar("Value")
 TICK_S = 0.5
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 _HEADER_LINES = 2
+_LISTED = 5
 
 
 def log_options(parser: argparse.ArgumentParser) -> None:
@@ -219,8 +220,21 @@ def fidelity_command(*, root: Path) -> int:
 
 
 def _of_kernel(root: Path, kernel: Path | None) -> tuple[Row, ...]:
-    """The rows of one kernel file, or all."""
-    return tuple(row for row in log.rows(root) if kernel is None or root / row.kernel == kernel)
+    """The rows of one kernel file, or all.
+
+    Raises:
+      Refusal: NOT_FOUND for a file that is neither there nor in the ledger.
+    """
+    rows = log.rows(root)
+    if kernel is None:
+        return rows
+    own = tuple(row for row in rows if root / row.kernel == kernel)
+    if not own and not paths.is_file(kernel):
+        known = sorted({row.kernel for row in rows if row.decision != MERGED})
+        listed = ", ".join(known[:_LISTED]) + (f" and {len(known) - _LISTED} more" if len(known) > _LISTED else "")
+        message = f"{os.path.relpath(kernel)} is no file, and {NAME} has no row of it"
+        raise Refusal(Status.NOT_FOUND, f"{message}; it has rows of {listed or 'no file yet'}")
+    return own
 
 
 def terminal_width() -> int | None:

@@ -137,6 +137,23 @@ def test_an_empty_ledger(empty: Stage, capsys: pytest.CaptureFixture[str]) -> No
     assert refusal.value.status is Status.NOT_FOUND
 
 
+@pytest.mark.parametrize("command", ["log", "top"])
+def test_rows_of_a_file_that_is_nowhere_are_refused(stage: Stage, command: str) -> None:
+    asked = getattr(history, f"{command}_command")
+    for given in ([], ["--json"]):
+        with pytest.raises(Refusal, match=r"nosuch\.py is no file.*it has rows of kernel\.py") as refusal:
+            asked(options.ratchet([command, "nosuch.py", *given]), root=stage.root, only=stage.root / "nosuch.py")
+        assert refusal.value.status is Status.NOT_FOUND
+
+
+def test_rows_of_a_file_that_was_removed_are_shown(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    text = stage.read()
+    (stage.root / "kernel.py").unlink()
+    history.log_command(options.ratchet(["log", "kernel.py"]), root=stage.root, only=stage.root / "kernel.py")
+    stage.write(text)
+    assert "baseline" in capsys.readouterr().out
+
+
 def test_a_broken_ledger_is_refused_with_its_line(empty: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     empty.run("baseline")
     empty.ledger.write_text(empty.ledger.read_text() + "not\ta row\n")
