@@ -86,6 +86,8 @@ def merge(
         step = _Merge(history=history, head=head, rows=rows, theirs=theirs, judge=judge)
         step.check()
         ahead = step.only_ahead()
+        if ahead:
+            step.check_room()
         contenders = () if ahead else tuple(step.contenders())
         with interrupts.held(to_the_end=True):
             name = step.follow() if ahead else step.join()
@@ -228,10 +230,23 @@ class _Merge:
             text = self.history.objects.blob(blob)
             yield Contender(kernel=kernel, text=text, row=theirs.id if theirs else "")
 
+    @cached_property
+    def _changed(self) -> tuple[str, ...]:
+        changed = self.history.remotes.changed(self.head.commit, self.theirs.commit)
+        return tuple(path for path in changed if path != ledger.NAME)
+
+    def check_room(self) -> None:
+        """Raises:
+        Refusal: DIRTY where an untracked file is in the place of one that comes.
+        """
+        for path in self._changed:
+            if not self._blob(self.head.commit, path) and self.history.tree.exists(path):
+                what = f"{path} comes from {self.theirs.name!r:.100}, and one that git does not track is in its place"
+                raise Refusal(Status.DIRTY, f"{what}: move it away, then merge again")
+
     def follow(self) -> str:
         """This line becomes the other; returns ``""``."""
         objects, data = self.history.objects, self._data
-        changed = self.history.remotes.changed(self.head.commit, self.theirs.commit)
         after = "".join(f"{line}\n" for line in self.theirs.lines).encode()
         self._take_refs()
         joining = Joining(
@@ -241,7 +256,7 @@ class _Merge:
             before=objects.store(data) if self._has_file() else "",
             after=objects.store(after),
             tip=objects.store(self.theirs.lines[-1].encode()),
-            files=tuple(path for path in changed if path != ledger.NAME),
+            files=self._changed,
         )
         joined.enact(self.history, joining)
         return ""

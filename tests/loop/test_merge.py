@@ -365,3 +365,20 @@ def test_a_clone_that_was_never_judged(stage: Stage, tmp_path: Path, first: bool
     assert stage.read() == kernel_text(1300.0)
     assert set(ids(other)) <= set(ids(stage))
     whole(stage)
+
+
+def test_an_untracked_file_where_one_of_theirs_would_come_is_refused_and_kept(stage: Stage, tmp_path: Path) -> None:
+    other = copy(stage, tmp_path / "theirs")
+    other.freezes = True
+    other.run("baseline")
+    stage.freezes = True
+    stage.lock.write_text("mine\n")
+    before = stage.head(), stage.status()
+    with pytest.raises(Refusal, match=re.escape(f"{stage.lock.name} comes from 'theirs'")) as caught:
+        merge(stage, other.root)
+    assert caught.value.status is Status.DIRTY
+    assert (stage.head(), stage.status(), stage.lock.read_text()) == (*before, "mine\n")
+    stage.lock.unlink()
+    merge(stage, other.root)
+    assert stage.lock.read_bytes() == other.lock.read_bytes()
+    whole(stage)
