@@ -25,15 +25,6 @@ class Unmodelled(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongProgram:
-    """Instruction fetches of a program so long that they may cost time."""
-
-    kind: ClassVar = "long program"
-    program: str
-    bundles: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class LocalCopies:
     """DMAs between on-chip memories, whose speed nobody has measured."""
 
@@ -71,4 +62,4 @@ class OpenSemaphore:
     value: int
 
 
-Omission = Unmodelled | LongProgram | LocalCopies | UndecidedBranches | LinkModel | OpenSemaphore
+Omission = Unmodelled | LocalCopies | UndecidedBranches | LinkModel | OpenSemaphore

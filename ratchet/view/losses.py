@@ -27,7 +27,6 @@ from ratchet.values.loss import (
 from ratchet.values.omission import (
     LinkModel,
     LocalCopies,
-    LongProgram,
     Omission,
     OpenSemaphore,
     UndecidedBranches,
@@ -214,10 +213,6 @@ def _omission(omission: Omission, timeline: Timeline) -> str:
     match omission:
         case Unmodelled():
             return UNMODELLED[omission]
-        case LongProgram():
-            return (
-                f"instruction fetches of {clean(omission.program)}: {omission.bundles} bundles is a very long program"
-            )
         case LocalCopies():
             return (
                 f"measured speed of DMAs between on-chip memories ({omission.bytes} bytes here): bandwidth and latency "

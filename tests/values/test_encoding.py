@@ -9,14 +9,14 @@ import pytest
 
 from ratchet.values import Mesh, Program, Span, SpanKind
 from ratchet.values.encoding import decode, encode
-from ratchet.values.omission import LongProgram, Unmodelled
+from ratchet.values.omission import LocalCopies, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from tests.view.timelines import timeline, verdict
 
 TIMELINE = replace(
     timeline(),
     spans=(Span(lane="l", kind=SpanKind.COPY, start_cycles=0, end_cycles=7, attributes={"a": 1, "b": 0.5, "c": "x"}),),
-    not_modelled=(Unmodelled.FLOAT_TABLES, LongProgram(program="p", bundles=3)),
+    not_modelled=(Unmodelled.FLOAT_TABLES, LocalCopies(bytes=3)),
 )
 LINE = TIMELINE.blame.lines[0]
 PROGRAM = Program(

@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.values import SourceLine, Timeline
 from ratchet.values.loss import Refuted, key_of
-from ratchet.values.omission import LinkModel, LocalCopies, LongProgram, OpenSemaphore, UndecidedBranches, Unmodelled
+from ratchet.values.omission import LinkModel, LocalCopies, OpenSemaphore, UndecidedBranches, Unmodelled
 from ratchet.view.losses import blame_text, losses_in_words, notes, omissions_in_words
 from tests.imports import HERE
 from tests.tpu.machine.golden_dumps import COMPILERS, model, unpack
@@ -53,7 +53,6 @@ def test_a_loss_that_was_removed_in_vain_says_so() -> None:
 def test_every_omission_has_its_sentence() -> None:
     omissions = (
         *Unmodelled,
-        LongProgram(program="flash", bundles=30_000),
         LocalCopies(bytes=512),
         UndecidedBranches(fast_cycles=1_500_000, slow_cycles=3_000_000),
         LinkModel(link_bytes_per_s=45e9, hop_s=1e-6, source="timed on two chips"),
@@ -69,7 +68,6 @@ def test_every_omission_has_its_sentence() -> None:
         "whatever rows are asked for; the band is wide",
         "collectives that XLA leaves to the SparseCores: they have the time of their bytes, as fitted on published "
         "all-gathers of four devices, and begin at once on all chips",
-        "instruction fetches of flash: 30000 bundles is a very long program",
         "measured speed of DMAs between on-chip memories (512 bytes here): bandwidth and latency are assumed",
         "branches on computed values: taking all or none of them makes 1 ms and 2 ms, the slower is reported",
         "speed and latency of the links between chips beyond 45 GB/s per link and direction and 1 us per hop, which "

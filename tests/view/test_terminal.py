@@ -9,7 +9,7 @@ from hypothesis import given
 from rich.text import Text
 
 from ratchet.values import Claim, Copy, ProblemCost, Step, Timeline
-from ratchet.values.omission import LongProgram, OpenSemaphore
+from ratchet.values.omission import OpenSemaphore
 from ratchet.values.status import Status
 from ratchet.values.verdict import MODELLED_STEPS
 from ratchet.view.ledger import entries, log_table
@@ -220,7 +220,7 @@ def check(text: str) -> None:
 
 def hostile_timeline(text: str) -> Timeline:
     """One whose every name is ``text``."""
-    omissions = (LongProgram(program=text, bundles=1), OpenSemaphore(name=text, value=1))
+    omissions = (OpenSemaphore(name=text, value=1),)
     return replace(timeline(), blame=blame(9000, file=text), compiler=text, not_modelled=omissions)
 
 

@@ -36,7 +36,7 @@ from ratchet.values.loss import (
     WaitCause,
     Waits,
 )
-from ratchet.values.omission import LongProgram
+from ratchet.values.omission import LocalCopies
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
 from ratchet.values.status import Status
 from ratchet.view.document import dumps
@@ -140,7 +140,7 @@ def timeline(steps: int = 8, step_cycles: int = 1000) -> Timeline:
             OpCost(name="flash.2", opcode="custom-call", executions=1, cycles=cycles - fusion),
         ),
         spans=tuple(spans),
-        not_modelled=(LongProgram(program="flash.2", bundles=30_000),),
+        not_modelled=(LocalCopies(bytes=512),),
         blame=blame(cycles),
     )
 

@@ -14,10 +14,7 @@ from ratchet.tpu.chips.units import CAPACITY, SLOTS
 from ratchet.tpu.machine.dma import GRANULE_BYTES
 from ratchet.tpu.machine.record import Record, Run
 from ratchet.values import OpCost, Timeline
-from ratchet.values.omission import LocalCopies, LongProgram, Omission, Unmodelled
-
-LONG_PROGRAM_BUNDLES = 20_000
-"""Programs from this length on may pay for fetching instruction overlays, which nobody has measured."""
+from ratchet.values.omission import LocalCopies, Omission, Unmodelled
 
 
 def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False, known: Known | None = None) -> Timeline:
@@ -131,10 +128,6 @@ def _top_level_waits(record: Record) -> Mapping[str, int]:
 
 def _not_modelled(record: Record) -> tuple[Omission, ...]:
     omissions: list[Omission] = [Unmodelled.SURROUNDINGS]
-    for name, unit in record.units.items():
-        length = len(unit.translated.listing.bundles)
-        if length >= LONG_PROGRAM_BUNDLES:
-            omissions.append(LongProgram(program=name, bundles=length))
     if record.memory.local_granules:
         omissions.append(LocalCopies(bytes=record.memory.local_granules * GRANULE_BYTES))
     return (*omissions, *record.not_modelled)
