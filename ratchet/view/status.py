@@ -106,8 +106,9 @@ def _pairs(state: State) -> Iterator[tuple[str, str]]:
     if state.unfinished:
         yield "cut off", f"experiment {state.unfinished}: the next run finishes it"
     if state.candidate:
-        whose = "it is not your edit, and HEAD's comes back" if state.running else "the next run brings HEAD's back"
-        yield "candidate", f"{state.candidate} holds what {'the' if state.running else 'a'} run tries: {whose}"
+        runs = bool(state.running or state.searching)
+        whose = "it is not your edit, and HEAD's comes back" if runs else "the next run brings HEAD's back"
+        yield "candidate", f"{state.candidate} holds what {'the' if runs else 'a'} run tries: {whose}"
     if state.edited:
         yield "edited", f"{', '.join(state.edited)}: `{_judges(state.edited[0])}` judges it"
     elif not state.candidate:

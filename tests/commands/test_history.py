@@ -12,9 +12,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ratchet.commands import history, options
+from ratchet.exam.judge.secret import FOLDER
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import locked
+from ratchet.search.progress import Progress, Searching
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
@@ -171,6 +173,16 @@ def test_status_says_what_is_edited_and_what_runs(empty: Stage, capsys: pytest.C
     assert "edited      kernel.py: `" in text
     assert "running     an experiment: an idea" in text
     assert "running" not in run(capsys, empty, "status")
+
+
+def test_status_knows_a_search_between_two_trials(empty: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    now = Searching(kernel="kernel.py", how="grid", of=6, began_ms=2.0)
+    (empty.root / FOLDER / "search").mkdir(parents=True)  # as a study is opened
+    progress = Progress(root=empty.root, study="s", now=now)
+    assert "searching   search kernel.py · grid · 0 of 6\n" in run(capsys, empty, "status")
+    assert json.loads(run(capsys, empty, "status", "--json"))["searching"][0]["of"] == 6
+    progress.end()
+    assert "searching" not in run(capsys, empty, "status")
 
 
 def test_a_row_of_a_path_elsewhere_is_not_read(empty, capsys, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
+from ratchet.search.progress import Searching
 from ratchet.values import Row
 from ratchet.values.row import Origin, Origins
 from ratchet.view.ledger import entries, entry_document, log_table, origins_text, top_table
@@ -182,6 +183,10 @@ def test_a_merge_is_of_no_kernel_and_a_candidate_is_no_edit() -> None:
     assert len(status_document(state(*ROWS, merge))["series"]) == 1
     left = status_text(state(*ROWS, candidate="a b.py"))
     assert "candidate   a b.py holds what a run tries: the next run brings HEAD's back" in left
+    search = Searching(kernel="a b.py", how="tpe", of=12, done=5, began_ms=2.0, best_ms=1.0, best={"BQ": 8})
+    between = status_text(state(*ROWS, candidate="a b.py", searching=(search,)))
+    assert "searching   search a b.py · tpe · 5 of 12 · best 1.000 ms (2.00x) BQ 8\n" in between
+    assert "candidate   a b.py holds what the run tries: it is not your edit, and HEAD's comes back" in between
     mine = status_text(state(*ROWS, edited=("a b.py",)))
     assert "edited      a b.py: `./ratchet.sh --kernel 'a b.py' \"message\"` judges it" in mine
 
