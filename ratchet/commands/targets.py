@@ -65,6 +65,8 @@ def explain_command(options: argparse.Namespace, *, say: Callable[[str], None]) 
     with Compilers.start() as compilers:
         for number, case in enumerate(cases):
             name = f"{number}-{case.name or 'case'}-{case.chip}"
+            said = "traced and compiled" if options.vmem else "traced, compiled and modelled"
+            say(f"{title_of(target, case)}: {said} for {case.chip} …")
             trace = trace_path(options.trace, name) if options.trace else None
             one = _explained(target, case, compilers, modelled=not options.vmem, trace=trace)
             explanations.append(one)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ratchet.commands import targets
+from ratchet.commands import options, targets
 from ratchet.exam.candidate.target import GENERATOR, Exported, inline, parse
 from ratchet.exam.problem import problem as problems
+from ratchet.values.status import Refusal, Status
 from tests.imports import HERE
 
 FILE = HERE / "examples" / "grouped_matmul.py"
@@ -28,6 +29,21 @@ def test_the_frozen_problem_of_a_file_steers_its_own_inputs_alone(frozen):
     assert targets._frozen(target, inline(["f32[8,128]"]), exported(frozen.inputs)) is None
     other = replace(target, module="nowhere")
     assert targets._frozen(other, own, exported(frozen.inputs)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "done"), [((), "traced, compiled and modelled"), (("--vmem",), "traced and compiled")]
+)
+def test_what_may_take_minutes_is_said_before_it_begins(monkeypatch, given, done):
+    def refused(*_arguments, **_keywords):
+        raise Refusal(Status.TIMEOUT, "too long")
+
+    said = []
+    monkeypatch.setattr(targets, "_explained", refused)
+    asked = options.ratchet(["explain", str(FILE), "--chip", "v5p", *given])
+    with pytest.raises(Refusal, match="too long"):
+        targets.explain_command(asked, say=said.append)
+    assert said == [f"grouped_matmul:kernel_fn: {done} for v5p …"]
 
 
 @pytest.mark.slow
