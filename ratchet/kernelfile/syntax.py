@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ratchet.process.concurrency import PARSING
 from ratchet.values.status import Refusal, Status
 
 PROBLEM = ("reference_fn", "generate_inputs", "compute_flops")
@@ -37,7 +38,8 @@ def parsed(source: bytes, name: str) -> ast.Module:
       Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
     """
     try:
-        return ast.parse(source)
+        with PARSING:
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
 

@@ -9,6 +9,10 @@ from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
+PARSING = threading.Lock()
+"""Held around ``ast.parse``: CPython 3.11 counts the depth of all threads' trees together, and fails where two parse at
+once (gh-106905)."""
+
 
 class BackgroundJobs(Generic[T]):
     """Jobs that run one after another in a thread, beside what their owner does.

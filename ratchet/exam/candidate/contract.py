@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from ratchet.exam.candidate.source_text import text_of
 from ratchet.process.boot.installed import has
+from ratchet.process.concurrency import PARSING
 from ratchet.values.status import Refusal, Status
 
 SYMBOLS: Mapping[str, str] = {
@@ -62,7 +63,8 @@ def parsed(source: bytes, name: str) -> ast.Module:
     """
     text = text_of(source, name)
     try:
-        return ast.parse(text, filename=name)
+        with PARSING:
+            return ast.parse(text, filename=name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         where = f"{name}:{line}" if line else name
