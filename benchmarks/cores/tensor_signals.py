@@ -52,9 +52,9 @@ def kernel_fn(x, y):
             ("                pl.when(step > 1)(lambda: pl.semaphore_wait(free, 1))\n", ""),
             ("                pl.when(step < STEPS - 2)(lambda: pl.semaphore_signal(free, 1, core_index=0))\n", ""),
         ),
-        "room is told of too often": (("step < STEPS - 2)", "step < STEPS - 1)"),),
+        "the taker says once too often that there is room": (("step < STEPS - 2)", "step < STEPS - 1)"),),
         "the first two wait for room, too": (("step > 1)", "step >= 0)"),),
-        "room is told to itself": (("free, 1, core_index=0)", "free, 1, core_index=1)"),),
+        "the taker tells itself that there is room": (("free, 1, core_index=0)", "free, 1, core_index=1)"),),
         "one block's room": (
             ("copied(block, passed.at[lax.rem(step, 2)], moved)", "copied(block, passed.at[0], moved)"),
             ("copied(passed.at[lax.rem(step, 2)], block", "copied(passed.at[0], block"),

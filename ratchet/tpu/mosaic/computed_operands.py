@@ -64,8 +64,10 @@ def operands(
     def translate(number: int, call: Call) -> Any:
         order.append(call.site)
         layout, traced = layout_of(program, options), Traced(shapes={}, sizes={})
-        beside = whole.beside.translate(number, call)
-        execute = beside or function_of(program.kernels[number], call, options, layout, [], traced)
+        if number in whole.beside:
+            execute = whole.beside.translate(number, call, layout)
+        else:
+            execute = function_of(program.kernels[number], call, options, layout, [], traced)
 
         def reporting(config: Any, *values: Any) -> Any:
             taken = [_halves(values[number]) for number in wanted.get(call.site, ())]

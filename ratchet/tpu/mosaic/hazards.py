@@ -24,7 +24,7 @@ _ON_WAIT = {"on_wait": True}
 
 _DEPENDS = {
     Kind.UNINITIALISED_MEMORY: "what memory held before it was written",
-    Kind.ORDER_OF_PARALLEL_STEPS: "the order of the parallel grid dimensions",
+    Kind.ORDER_OF_PARALLEL_STEPS: "the order of the parallel grid dimensions, or of cores",
     Kind.READ_BEFORE_WAIT: "when a DMA arrives: memory is used before the wait for it",
     Kind.WINDOW_RACE: "whether the pipeline reads a window, a step ahead, before or after a write into it",
 }

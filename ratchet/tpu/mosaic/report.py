@@ -5,7 +5,7 @@ it read, and what each chip did that others may see. One int32 vector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -72,16 +72,6 @@ class Layout:
             logs = lax.dynamic_update_slice(logs, report[None, own:], (device, jnp.int32(0)))
             report = jnp.concatenate([report[:own], logs.reshape(-1)])
         return jnp.pad(report, (0, self.width - report.shape[0]))
-
-    def behind(self, run: Callable[..., tuple[list[Array], Array]]) -> Callable[..., tuple[list[Array], Array]]:
-        """A call that gives words of operands, with a report before them in which nothing is."""
-        *_, end = self.parts
-
-        def reporting(config: Array, *operands: Array) -> tuple[list[Array], Array]:
-            results, words = run(config, *operands)
-            return results, self.completed(jnp.concatenate([jnp.zeros(end, jnp.int32), words]), None)
-
-        return reporting
 
     def merged(self, before: Array, now: Array) -> Array:
         """One report of a kernel that runs more than once: first findings, sums of counters, digests, the copies of the

@@ -20,7 +20,6 @@ from ratchet.tpu.mlir.signature import TENSOR_CORE, Kernel
 from ratchet.tpu.mosaic import chip_races, events
 from ratchet.tpu.mosaic.arrays import Array
 from ratchet.tpu.mosaic.copies import Traced, executed, words_of_blocks, words_of_copies
-from ratchet.tpu.mosaic.cores.plan import meets_cores
 from ratchet.tpu.mosaic.cores.program import Beside
 from ratchet.tpu.mosaic.devices import Placed, arguments, compiled, device_lock, held, place
 from ratchet.tpu.mosaic.findings import KINDS, Finding, RunResult
@@ -60,11 +59,11 @@ class Translation:
             )
 
     def _translate(self, number: int, call: Call) -> Any:
-        sites = self.beside.sites(number)
-        self._sites.append([] if sites is None else sites)
         self._traced.append(Traced(shapes={}, sizes={}))
-        if (beside := self.beside.translate(number, call)) is not None:
-            return self._layout.behind(beside)
+        if number in self.beside:
+            self._sites.append(self.beside.sites(number))
+            return self.beside.translate(number, call, self._layout)
+        self._sites.append([])
         kernel = self._program.kernels[number]
         return function_of(kernel, call, self._options, self._layout, self._sites[-1], self._traced[-1])
 
@@ -178,8 +177,6 @@ def function_of(
 ) -> Callable[..., tuple[list[Array], Array]]:
     """A call as a JAX function ``(config, *operands) -> (results, report)``; ``sites`` gets what it may report,
     ``traced`` what is known of its copies."""
-    if meets_cores(kernel):
-        raise kernel.module.refusal("a kernel on several cores beside tables that are computed for others")
     names = {op.name for op in kernel.module.operations()}
     is_sending = any(map(is_remote, kernel.module.operations()))
     if call.skips_barrier and "tpu.sem_barrier" not in names and is_sending:

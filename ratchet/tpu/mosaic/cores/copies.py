@@ -30,19 +30,27 @@ class Copy:
 
     core: int
     op: Op
-    source: View
+    reads: tuple[tuple[View, np.ndarray], ...]
+    """Its source and what that held at the start; then a list of rows, where that is in memory."""
     target: View
-    data: np.ndarray
-    """What the source held at the start."""
     adds: bool
     before: np.ndarray | None
     """What the target holds until it arrives; None where it has."""
 
     @property
-    def accesses(self) -> tuple[tuple[View, Access], ...]:
-        """What it does to which memory. Nobody writes inputs, so reads of them conflict with nothing."""
+    def data(self) -> np.ndarray:
+        return self.reads[0][1]
+
+    @property
+    def followed(self) -> list[tuple[View, np.ndarray]]:
+        """What it reads and somebody may write meanwhile: no inputs."""
+        return [(view, held) for view, held in self.reads if not view.buffer.is_input]
+
+    @property
+    def accesses(self) -> list[tuple[View, Access]]:
+        """What it does to which memory."""
         target = self.target, Access.ADD if self.adds else Access.WRITE
-        return (target,) if self.source.buffer.is_input else ((self.source, Access.READ), target)
+        return [*((view, Access.READ) for view, _ in self.followed), target]
 
 
 class Wrong(Exception):
@@ -108,18 +116,31 @@ class Copies:
         for copy in self.flying.pop(counted, ()):
             for view, access in copy.accesses:
                 self.clocks.landed(copy.core, waiter, access, view.array, view.selector)
-            self.settle(copy.source)
-            if not copy.source.buffer.is_input and not _same(copy.source.read(), copy.data):
-                what = (
-                    f"{copy.source.buffer.name} is written before the wait for a DMA that reads it, which begins here"
-                )
-                raise Wrong(Kind.SOURCE_OVERWRITTEN, copy.op, what)
+            for view, held in copy.followed:
+                self.settle(view)
+                if view.read().tobytes() != held.tobytes():
+                    what = f"{view.buffer.name} is written before the wait for a DMA that reads it, which begins here"
+                    raise Wrong(Kind.SOURCE_OVERWRITTEN, copy.op, what)
             if copy.before is None:
                 continue
             if not copy.adds and not _holds(copy.target.read(), copy.before, copy.data):
                 what = f"{copy.target.buffer.name} is written before the wait for a DMA into it, which begins here"
                 raise Wrong(Kind.TARGET_OVERWRITTEN, copy.op, what)
             self._arrive(copy)
+
+    def check_over(self, array: np.ndarray, op: Op) -> None:
+        """Memory is given back by ``op``'s block.
+
+        Raises:
+            Wrong: for a copy in flight that reads or writes it.
+        """
+        for copy in (one for copies in self.flying.values() for one in copies):
+            if copy.target.array is array:
+                raise Wrong(
+                    Kind.TARGET_OVERWRITTEN, op, "the end of the scope of scratch, where a DMA is yet to arrive"
+                )
+            if any(view.array is array for view, _ in copy.reads):
+                raise Wrong(Kind.SOURCE_OVERWRITTEN, op, "the end of the scope of scratch, which a DMA may still read")
 
     def settle(self, view: View) -> None:
         """Carry out the additions to a memory that were left for later."""
@@ -174,13 +195,9 @@ def amount(view: View) -> int:
 
 
 def _holds(found: np.ndarray, before: np.ndarray, data: np.ndarray) -> bool:
-    """Whether a target is as it was, but for what another copy of the same data brought."""
+    """Whether each element of a target is still what it was, or what this copy brings: another may have brought it."""
     return bool(((_bits(found) == _bits(before)) | (_bits(found) == _bits(data))).all())
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.tobytes() == b.tobytes()

@@ -11,7 +11,7 @@ import numpy as np
 from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mosaic.arrays import encode, jax_dtype
 from ratchet.tpu.mosaic.cores.copies import Copy, Semaphore, Wrong, amount
-from ratchet.tpu.mosaic.cores.plan import CONTROL, Run, steps_of
+from ratchet.tpu.mosaic.cores.plan import Run, steps_of
 from ratchet.tpu.mosaic.cores.scalars import quick
 from ratchet.tpu.mosaic.cores.shared import Place, Shared
 from ratchet.tpu.mosaic.cores.views import ON_CHIP, View
@@ -63,8 +63,6 @@ class Core:
             elif step.name in TERMINATORS:
                 self._give_back(block)
                 return [self.values[value] for value in step.operands]
-            elif step.name in CONTROL:
-                yield from getattr(self, "_" + step.name.replace(".", "_"))(step)
             else:
                 yield from self._do(step)
         return []
@@ -72,7 +70,7 @@ class Core:
     def _execute(self, run: Run) -> None:
         shared = self.shared
         flags, counts, shared.digests = shared.runs.execute(
-            run, self.values, _Contents(self), seed=shared.seed, fill=shared.fill, padding=shared.padding,
+            run, self.values, self.of, seed=shared.seed, fill=shared.fill, padding=shared.padding,
             step=self.step, bounds=shared.bounds, digests=shared.digests,
         )  # fmt: skip
         shared.counts[self.number] += counts
@@ -119,18 +117,18 @@ class Core:
 
     # --- control flow ---
 
-    def _scf_if(self, op: Op) -> Waits:
+    def choose(self, op: Op) -> Waits:
         which = THEN if self.values[op.operands[0]] else OTHERWISE
         self.shared.count(self.number, op, which)
         out = yield from self.block(op.regions[which])
         self.values.update(zip(op.results, out, strict=True))
 
-    def _scf_for(self, op: Op) -> Waits:
-        if unknown := set(op.attributes) - RULES[op.name].attributes:
-            raise self.module.refusal(f"attribute {sorted(unknown)} of operation {op.name}", op)
+    def repeat(self, op: Op) -> Waits:
         if op.attributes.get("unsignedCmp"):
-            raise self.module.refusal("scf.for with an unsigned comparison", op)
+            raise Unsupported("scf.for with an unsigned comparison")
         low, high, step = (int(self.values[value]) for value in op.operands[:3])
+        if step < 1:
+            raise Unsupported(f"scf.for with a step of {step}")
         dtype = jax_dtype(op.operands[0].type.dtype).type
         carried = [self.values[value] for value in op.operands[3:]]
         order = range(low, high, step)
@@ -139,7 +137,7 @@ class Core:
             carried = yield from self.block(op.regions[0], [dtype(index), *carried])
         self.values.update(zip(op.results, carried, strict=True))
 
-    def _scf_while(self, op: Op) -> Waits:
+    def repeat_while(self, op: Op) -> Waits:
         before, after = op.regions
         carried = [self.values[value] for value in op.operands]
         while True:
@@ -150,11 +148,9 @@ class Core:
             carried = yield from self.block(after, out)
         self.values.update(zip(op.results, out, strict=True))
 
-    def _tpu_region(self, op: Op) -> Waits:
+    def region(self, op: Op) -> Waits:
         out = yield from self.block(op.regions[0])
         self.values.update(zip(op.results, out, strict=True))
-
-    _tpu_trace = _tpu_region
 
     # --- memory ---
 
@@ -185,6 +181,8 @@ class Core:
         for op in block.operations:
             if op.name == "tpu.sem_alloc":
                 self.check_at_rest(op.results[0])
+            elif op.name == "memref.alloca":
+                self.shared.copies.check_over(self.view(op.results[0]).array, op)
 
     def check_at_rest(self, semaphores: Value) -> None:
         """Semaphores have to be at zero when they are given back."""
@@ -245,7 +243,8 @@ class Core:
     def enqueue_rows(self, op: Op) -> None:
         source, target, offsets, semaphore, *filters = op.operands
         listed = self.values[offsets]
-        rows = self.view(offsets).read() if isinstance(listed, Ref) else np.asarray(listed)
+        lists = [(self.view(offsets), self.view(offsets).read())] if isinstance(listed, Ref) else []
+        rows = lists[0][1] if lists else np.asarray(listed)
         is_gather = source.type.space not in ON_CHIP
         kept = np.ones(len(rows), bool) if not filters else rows != int(self.values[filters[0]])
         rows, base = rows.astype(np.int64), self.values[source if is_gather else target]
@@ -264,7 +263,7 @@ class Core:
         adds = bool(op.attributes.get("add", False))
         if not (adds or is_gather):
             self._check_rows(op, rows[kept], src)
-        self._start(op, src, dst, self._semaphore(semaphore, self), adds=adds, count=count)
+        self._start(op, src, dst, self._semaphore(semaphore, self), adds=adds, count=count, lists=lists)
 
     def _check_rows(self, op: Op, rows: np.ndarray, source: View) -> None:
         """A row that is written twice has to be the same both times."""
@@ -275,7 +274,11 @@ class Core:
                 what = f"an indirect DMA writes row {rows[first]} twice: which of both stays is chance"
                 raise Wrong(Kind.TARGET_OVERWRITTEN, op, what)
 
-    def _start(self, op: Op, src: View, dst: View, counted: Semaphore, *, adds: bool, count: int | None = None) -> None:
+    def _start(
+        self, op: Op, src: View, dst: View, counted: Semaphore, *, adds: bool, count: int | None = None,
+        lists: Sequence[tuple[View, np.ndarray]] = (),
+    ) -> None:  # fmt: skip
+        """``lists``: of rows, that the copy reads as well."""
         shared = self.shared
         shared.count(self.number, op)
         if dst.buffer.is_input:
@@ -286,9 +289,8 @@ class Core:
         before = None
         if shared.options.on_wait:
             before = dst.read() if adds else shared.unwritten(data.shape, dst.ref.dtype)
-        shared.copies.start(
-            Copy(core=self.number, op=op, source=src, target=dst, data=data, adds=adds, before=before), counted
-        )
+        reads = (src, data), *lists
+        shared.copies.start(Copy(core=self.number, op=op, reads=reads, target=dst, adds=adds, before=before), counted)
         self._add(counted, amount(dst) if count is None else count)
 
     def wait(self, op: Op) -> Waits:
@@ -382,32 +384,26 @@ class Core:
         view.array[at] += np.int32(self.values[value])
 
 
-class _Contents(dict[Buffer, np.ndarray]):
-    """A core's memory, where what it has not reached yet is made."""
-
-    def __init__(self, core: Core) -> None:
-        super().__init__()
-        self._core = core
-
-    def __missing__(self, buffer: Buffer) -> np.ndarray:
-        return self._core.of(buffer)
-
-
 _HANDLERS: dict[str, Callable[[Core, Op], Waits | None]] = {
     "memref.alloca": Core.alloc,
     "memref.load": Core.load,
     "memref.store": Core.store,
+    "scf.for": Core.repeat,
+    "scf.if": Core.choose,
+    "scf.while": Core.repeat_while,
     "tpu.barrier": Core.barrier,
     "tpu.core_id": Core.number_of,
     "tpu.device_id": Core.number_of,
     "tpu.enqueue_dma": Core.enqueue,
     "tpu.enqueue_indirect_dma": Core.enqueue_rows,
     "tpu.fetch_and_add_sync": Core.fetch_and_add,
+    "tpu.region": Core.region,
     "tpu.sem_alloc": Core.alloc,
     "tpu.sem_barrier": Core.barrier_semaphore,
     "tpu.sem_signal": Core.signal,
     "tpu.sem_wait": Core.wait,
     "tpu.subcore_id": Core.number_of,
+    "tpu.trace": Core.region,
     "tpu.wait_dma": Core.wait,
     "tpu.wait_dma2": Core.wait,
     "tpu.wait_indirect_dma": Core.wait,

@@ -10,7 +10,6 @@ from ratchet.tpu.mlir.module import Block, Op, Value
 from ratchet.tpu.mlir.signature import TENSOR_CORE, Kernel
 from ratchet.tpu.mosaic.rules import TERMINATORS, VIEW_OPS, root_of
 
-CONTROL = frozenset({"scf.if", "scf.for", "scf.while", "tpu.region", "tpu.trace"})
 MEETS = frozenset(
     {
         "memref.alloca", "tpu.barrier", "tpu.core_id", "tpu.device_id", "tpu.enqueue_dma", "tpu.enqueue_indirect_dma",
@@ -24,6 +23,8 @@ _CORE_SEGMENT = {"tpu.enqueue_dma": (5, 6), "tpu.sem_signal": (3, 4)}
 """Which operand groups name another core and a subcore."""
 _OF_CORES = frozenset({"tpu.barrier", "tpu.core_id", "tpu.fetch_and_add_sync", "tpu.subcore_id"})
 CORE, SUBCORE = "core_parallel", "subcore_parallel"
+TENSOR_CORES = 2
+"""Of a v5p."""
 
 
 def meets_cores(kernel: Kernel) -> bool:
@@ -53,10 +54,6 @@ def core_dimensions(kernel: Kernel) -> tuple[int | None, int | None]:
     if kernel.core == TENSOR_CORE and cores and kernel.bounds[cores[0]] not in (1, TENSOR_CORES):
         raise kernel.module.refusal(f"cores that name each other in a grid of {kernel.bounds[cores[0]]} steps for them")
     return (cores[0] if cores else None), (subcores[0] if subcores else None)
-
-
-TENSOR_CORES = 2
-"""Of a v5p."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -69,15 +69,14 @@ class Beside:
                 self.words += sum(_words(shape, dtype) for shape, dtype in one.outputs)
                 self._kernels[number] = one
 
-    def translate(self, number: int, call: Call) -> Callable[..., Any] | None:
-        """A call as a JAX function ``(config, *operands) -> (results, words of operands)``; None for another kernel.
+    def translate(self, number: int, call: Call, layout: Layout) -> Callable[..., Any]:
+        """A call as a JAX function ``(config, *operands) -> (results, report)``: of that all but the operands is empty.
 
         Raises:
             Refusal: ``CANNOT_VERIFY`` for a call that is sharded over chips.
         """
-        if number not in self._kernels:
-            return None
         one = self._kernels[number]
+        *_, before = layout.parts
         if call.mesh:
             raise one.kernel.module.refusal("a kernel on several cores of each of several chips")
 
@@ -87,18 +86,23 @@ class Beside:
                 size = _words(shape, dtype)
                 results.append(_array(config[at : at + size], shape, dtype))
                 at += size
-            return results, jnp.concatenate([jnp.ones(1, jnp.int32), *map(_as_words, operands)])
+            words = [jnp.zeros(before, jnp.int32), jnp.ones(1, jnp.int32), *map(_as_words, operands)]
+            return results, layout.completed(jnp.concatenate(words), None)
 
         return run
 
-    def sites(self, number: int) -> list[Finding] | None:
-        """What a kernel of these may report; None for another kernel."""
-        return self._kernels[number].runs.sites if number in self._kernels else None
+    def sites(self, number: int) -> list[Finding]:
+        """What a kernel of these may report."""
+        return self._kernels[number].runs.sites
 
     @property
     def operands(self) -> int:
         """Words of operands that a call gives at most, and one; 0 without such kernels."""
         return max((1 + _operand_words(one) for one in self._kernels.values()), default=0)
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a call is of one of these, by its number."""
+        return number in self._kernels
 
     def __bool__(self) -> bool:
         return bool(self._kernels)
@@ -160,8 +164,7 @@ class Beside:
 
 def _runs_of(program: Program, number: int, options: Options) -> Runs:
     alike = replace(options, on_wait=False, windows_ahead=False, apart=False)
-    outputs = len(program.calls[number].outputs)
-    made = Runs(kernel=program.kernels[number], options=alike, sites=[], outputs=outputs)
+    made = Runs(kernel=program.kernels[number], options=alike, sites=[])
     return _RUNS.setdefault(program, {}).setdefault((number, alike), made)
 
 

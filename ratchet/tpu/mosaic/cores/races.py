@@ -44,7 +44,7 @@ class Clocks:
     _left: dict[object, np.ndarray] = field(default_factory=dict)
     """What is known to who waits for a semaphore or barrier."""
     _times: dict[tuple[int, Access], dict[int, np.ndarray]] = field(default_factory=dict)
-    """By memory and access, but for writes, of each core that did: int32, the last time of each element."""
+    """Reads and additions, by memory: of each core that made some, int32, when it last did so to each element."""
     _writes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     """By memory: int16 and int32, who wrote each element last, and when."""
 

@@ -23,8 +23,6 @@ from ratchet.tpu.mosaic.memory import Buffer, Ref
 from ratchet.tpu.mosaic.report import COUNTS, DIGESTS, FLAGS, counters_of
 from ratchet.tpu.mosaic.state import Options
 
-Contents = dict[Buffer, np.ndarray]
-
 
 def indices_of(ref: Ref) -> list[Any]:
     """The indices of the slices that a reference is made of, in order."""
@@ -53,7 +51,6 @@ class Runs:
     kernel: Kernel
     options: Options
     sites: list[Finding]
-    outputs: int
     _made: dict[Run, _Compiled] = field(default_factory=dict)
     _buffers: dict[Value, Buffer] = field(default_factory=dict)
     quick: dict[Op, Quick | None] = field(default_factory=dict)
@@ -74,20 +71,20 @@ class Runs:
     ) -> Buffer:
         """Of what is given or allocated: the same in all executions, for all cores; each has its own memory for it."""
         if value not in self._buffers:
-            of, dtype = value.type, jax_dtype(value.type.dtype)
-            own = of.shape if shape is None else shape
-            self._buffers[value] = Buffer(name=name, shape=own, dtype=dtype, space=of.space, is_input=is_input)
+            type_ = value.type
+            own, dtype = type_.shape if shape is None else shape, jax_dtype(type_.dtype)
+            self._buffers[value] = Buffer(name=name, shape=own, dtype=dtype, space=type_.space, is_input=is_input)
         return self._buffers[value]
 
     def execute(  # noqa: PLR0913 - where on which core, by keyword
-        self, run: Run, values: dict[Value, Any], memory: Contents, *, seed: int, fill: int, padding: int,
-        step: int, bounds: tuple[int, ...], digests: np.ndarray,
+        self, run: Run, values: dict[Value, Any], of: Callable[[Buffer], np.ndarray], *,
+        seed: int, fill: int, padding: int, step: int, bounds: tuple[int, ...], digests: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Execute a run on one core.
 
         Args:
             values: of everything before it; receives what it leaves.
-            memory: of the core, changed in place.
+            of: the core's memory of a buffer, changed in place.
             digests: int32, of what was read until now.
 
         Returns:
@@ -101,12 +98,12 @@ class Runs:
         words = np.array([seed, fill, padding, step, *bounds, *map(int, indices)], np.int32)
         left, written, flags, counts, after = made.call(
             words, [np.asarray(one) if isinstance(one, np.generic) else one for one in given],
-            [memory[buffer] for buffer in made.reads], digests,
+            [of(buffer) for buffer in made.reads], digests,
         )  # fmt: skip
         for value, array in zip(run.left, left, strict=True):
             values[value] = np.asarray(array)[()] if value.type.kind == "scalar" else array
         for buffer, array in zip(made.writes, written, strict=True):
-            np.copyto(memory[buffer], np.asarray(array))
+            np.copyto(of(buffer), np.asarray(array))
         return np.asarray(flags), np.asarray(counts), np.asarray(after)
 
     def _compiled(self, run: Run, values: dict[Value, Any], dimensions: int) -> _Compiled:
@@ -117,8 +114,8 @@ class Runs:
         def traced(words: Array, given: list[Array], contents: list[Array], digests: Array) -> Any:
             seed, fill, padding, step, *rest = words
             executor = Executor(
-                kernel=self.kernel.module, outputs=self.outputs, options=self.options, fill=fill, padding=padding,
-                sites=self.sites, step=step, backwards=seed != 0,
+                kernel=self.kernel.module, outputs=self.kernel.outputs, options=self.options,
+                fill=fill, padding=padding, sites=self.sites, step=step, backwards=seed != 0,
             )  # fmt: skip
             executor.bounds = tuple(rest[:dimensions])
             following = iter(rest[dimensions:])

@@ -19,7 +19,7 @@ from ratchet.tpu.mosaic.findings import KINDS, Finding
 from ratchet.tpu.mosaic.memory import Buffer
 from ratchet.tpu.mosaic.report import counters, counters_of, digest, reads
 from ratchet.tpu.mosaic.rules import root_of
-from ratchet.tpu.mosaic.state import Options, never_written
+from ratchet.tpu.mosaic.state import BARRIER, Options, never_written
 
 Place = tuple[int, int]
 """The number of a core, and of a subcore in it."""
@@ -65,7 +65,7 @@ class Shared:
         elif buffer.space in _OF_ALL:
             owner = "chip"
         if (owner, buffer) not in self._memory:
-            counts = "semaphore" in buffer.name
+            counts = buffer is BARRIER or buffer.space == "semaphore_mem"
             fresh = np.zeros(buffer.shape, np.int32) if counts else self.unwritten(buffer.shape, buffer.dtype)
             self._memory[owner, buffer] = fresh
         return self._memory[owner, buffer]
@@ -104,7 +104,7 @@ class Shared:
 
     @functools.cached_property
     def _readers(self) -> dict[Op | int, int]:
-        return {place: number for number, place in enumerate(reads(self.kernel.module, self.runs.outputs))}
+        return {place: number for number, place in enumerate(reads(self.kernel.module, self.kernel.outputs))}
 
     def counting(self, semaphores: Value) -> Op | None:
         """The first operation that counts on some semaphores."""

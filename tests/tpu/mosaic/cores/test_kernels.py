@@ -51,13 +51,15 @@ def on_subcores(body: Callable[..., None], shape: tuple[int, ...], *scratch: Any
 # --- subcores of a SparseCore ---------------------------------------------------------------------
 
 
-def gathered(*, early: bool = False, past: int = 0) -> Callable[..., Any]:
+def gathered(*, early: bool = False, past: int = 0, over: bool = False) -> Callable[..., Any]:
     each = 8
 
     def body(table: Any, index: Any, o: Any, mine: Any, rows: Any, sem: Any) -> None:
         at = (lax.axis_index("core") * SUBCORES + lax.axis_index("subcore")) * each
         pltpu.sync_copy(index.at[pl.ds(at, each)], mine)
         copy = pltpu.async_copy(table.at[pl.ds(past, 256 - past)].at[mine], rows, sem)
+        if over:
+            pltpu.sync_copy(index.at[pl.ds(0, each)], mine)
         if not early:
             copy.wait()
         pltpu.sync_copy(rows, o.at[pl.ds(at, each)])
@@ -107,6 +109,26 @@ def test_what_subcores_do_with_inputs_and_memory_is_not_kept(monkeypatch):
 
 def test_rows_that_are_used_before_they_are_waited_for_are_found():
     assert found(executed(gathered(early=True), TABLE, INDEX)) == [(Kind.READ_BEFORE_WAIT, "tpu.enqueue_dma")]
+
+
+def test_a_list_of_rows_that_is_overwritten_before_they_are_there_is_found():
+    assert found(executed(gathered(over=True), TABLE, INDEX)) == [(Kind.SOURCE_OVERWRITTEN, "tpu.enqueue_dma")]
+
+
+def test_scratch_that_is_given_back_before_its_copy_is_there_is_found():
+    def body(x: Any, o: Any, sem: Any) -> None:
+        def begun(rows: Any) -> None:
+            pltpu.async_copy(x.at[pl.ds(0, 8)], rows, sem)
+
+        pl.run_scoped(begun, VMEM((8, 128), jnp.float32))
+
+        def ended(rows: Any) -> None:
+            pltpu.make_async_copy(x.at[pl.ds(0, 8)], rows, sem).wait()
+            pltpu.sync_copy(x.at[pl.ds(0, 8)], o)
+
+        pl.run_scoped(ended, VMEM((8, 128), jnp.float32))
+
+    assert found(executed(on_subcores(body, (8, 128), DMA), TABLE)) == [(Kind.TARGET_OVERWRITTEN, "memref.alloca")]
 
 
 def test_a_row_that_a_table_does_not_have_is_found():
