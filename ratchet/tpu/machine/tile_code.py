@@ -1,16 +1,19 @@
 """A bundle of a SparseCore's tile as a function of the tile's state.
 
 Scalar instructions are computed, vector ones take their cycle, and streams, waits and barriers are noted. Words that
-the sequencer gave or memory holds are not known; one that decides what a tile does raises :class:`Steered`.
+the sequencer gave or memory holds are not known; one that decides what a tile does raises ``UnknownSteers``.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ratchet.tpu import scalar
 from ratchet.tpu.dump.tiles import Instruction, Section
+from ratchet.tpu.machine.words import Arithmetic, Unknown, lifted
 from ratchet.values.status import Refusal
 
 _MASK = (1 << 32) - 1
@@ -18,8 +21,9 @@ _MASK = (1 << 32) - 1
 _COMPUTED = {
     "sadd.s32": "({0} + {1}) & M", "ssub.s32": "({0} - {1}) & M", "smul.u32": "({0} * {1}) & M",
     "smulhi.u32": "({0} * {1}) >> 32 & M", "sand.u32": "{0} & {1}", "sor.u32": "{0} | {1}", "sxor.u32": "{0} ^ {1}",
-    "sshll.u32": "({0} << ({1} & 63)) & M", "sshrl.u32": "{0} >> ({1} & 63)",
-    "sshra.s32": "(signed({0}) >> ({1} & 31)) & M", "smin.u32": "min({0}, {1})", "smax.u32": "max({0}, {1})",
+    "sshll.u32": "X.shift_left({0}, {1}) & M", "sshrl.u32": "X.shift_right_logical({0}, {1}) & M",
+    "sshra.s32": "X.shift_right_arithmetic(signed({0}), {1}) & M",
+    "smin.u32": "min({0}, {1})", "smax.u32": "max({0}, {1})",
     "seq.s32": "{0} == {1}", "sne.s32": "{0} != {1}", "sgt.s32": "signed({0}) > signed({1})",
     "sge.s32": "signed({0}) >= signed({1})", "slt.s32": "signed({0}) < signed({1})",
     "sle.s32": "signed({0}) <= signed({1})", "sgt.u32": "{0} > {1}", "sge.u32": "{0} >= {1}", "slt.u32": "{0} < {1}",
@@ -51,29 +55,7 @@ _REGISTER = re.compile(r"(!?)([sp])(\d{1,2})")
 MEMORY = re.compile(r"\[(\w+):([^\]]*)\]")
 
 
-class Steered(Exception):
-    """A value that is not known decides what a tile does."""
-
-
-class _Unknown:
-    """A word that the sequencer gave, or that was read from memory."""
-
-    def _same(self, *_: object) -> _Unknown:
-        return self
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __and__ = __rand__ = __or__ = __ror__ = _same
-    __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _same
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _same  # type: ignore[assignment]
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise Steered
-
-    def __index__(self) -> int:
-        raise Steered
-
-
-UNKNOWN = _Unknown()
+UNKNOWN = Unknown("a word of the sequencer's or of memory")
 
 
 class Step(NamedTuple):
@@ -110,7 +92,7 @@ def translate(section: Section, address: int, slots: int, refuse: Callable[[str]
             writes += [f"if c{number}: {place} = t{number}"] if place else []
     lines = ["s, p, note, taken = tile.s, tile.p, tile.events.append, False", *reads, *writes, "return taken"]
     names: dict[str, Any] = {"M": _MASK, "signed": signed, "either": _either, "both": _both}
-    names |= {"opposite": _opposite, "int_": _integer}
+    names |= {"X": Arithmetic, "opposite": _opposite, "int_": operator.index}
     exec(compile("def run(tile):\n" + "".join(f"    {line}\n" for line in lines), f"<tiles {address}>", "exec"), names)
     return Step(names["run"], cycles, target, slots)
 
@@ -183,18 +165,8 @@ def _word(text: str, refuse: Callable[[str], Refusal]) -> str:
     raise refuse(f"an operand {text[:40]!r} of its tiles does not read")
 
 
-def signed(word: Any) -> Any:
-    return word if word is UNKNOWN else (word ^ 1 << 31) - (1 << 31)
-
-
-def _integer(word: Any) -> int:
-    if not isinstance(word, int):
-        raise Steered
-    return word
-
-
-def _opposite(truth: Any) -> Any:
-    return truth if truth is UNKNOWN else not truth
+signed = lifted(scalar.wrap)
+_opposite = lifted(operator.not_)
 
 
 def _either(*two: Any) -> Any:

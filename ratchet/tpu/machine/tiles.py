@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from ratchet.tpu.chips import Chip
 from ratchet.tpu.dump.tiles import SEQUENCER, TILES, Section
-from ratchet.tpu.machine.tile_code import MEMORY, UNKNOWN, Steered, Step, signed, translate
+from ratchet.tpu.machine.tile_code import MEMORY, UNKNOWN, Step, signed, translate
+from ratchet.tpu.machine.words import UnknownSteers
 from ratchet.values.status import Refusal, Status
 
 TILES_OF_A_CORE = 16
@@ -120,7 +121,7 @@ class _Run:
             tile = self.tiles[index]
             try:
                 self._advance(index, tile)
-            except Steered:
+            except UnknownSteers:
                 what = f"bundle {tile.at:#x} of its tiles depends on values that are not followed"
                 raise self._refuse(what) from None
         if self._waiting:

@@ -81,6 +81,20 @@ def test_loops_and_predicates_are_executed() -> None:
     assert works[0].read_bytes + works[0].written_bytes == TILES_OF_A_CORE * WORDS * 4
 
 
+@pytest.mark.parametrize(
+    ("instruction", "result"),
+    [
+        ("sshra.s32 s5, $0x20", "$0xFFFFFFFF"), ("sshra.s32 s5, $0x4", "$0xF8000000"), ("sshll.u32 s5, $0x40", "$0x0"),
+        ("sshll.u32 s6, $0x4", "$0x30"), ("sshrl.u32 s5, $0x40", "$0x0"), ("sshrl.u32 s5, $0x1F", "$0x1"),
+    ],
+)  # fmt: skip
+def test_shifts_are_those_of_the_scalar_unit(instruction: str, result: str) -> None:
+    """However far: by the amount alone, of which nothing is dropped."""
+    made = ["s5 = simm.s32 $0x80000000; s6 = simm.s32 $0x3", f"s7 = {instruction}", f"p0 = seq.s32 s7, {result}"]
+    works = done(*made, READ.replace("gather ", "gather @p0 "), WAIT.replace("ge ", "ge @p0 "))
+    assert works[0].read_bytes == TILES_OF_A_CORE * WORDS * 4
+
+
 def test_tiles_meet_at_a_barrier() -> None:
     one = [READ.replace("gather ", "gather @p0 "), WAIT.replace("ge ", "ge @p0 ")]
     again = [line.replace("sflag:$0x1", "sflag:$0x5") for line in (READ, WAIT)]
