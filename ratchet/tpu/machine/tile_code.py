@@ -51,7 +51,8 @@ _STREAMS = frozenset(
 )
 _ENDS = frozenset({"tilespmem", "hbm", "hbm4b"})
 _OF_VECTORS = re.compile(r"v[a-z]")
-_REGISTER = re.compile(r"(!?)([sp])(\d{1,2})")
+_REGISTER = re.compile(r"(!?)([sp])([12]?[0-9]|3[01])")
+_SLOTS = [f"${number}" for number in range(16)]
 MEMORY = re.compile(r"\[(\w+):([^\]]*)\]")
 
 
@@ -71,19 +72,29 @@ class Step(NamedTuple):
 
 
 def translate(section: Section, address: int, slots: int, refuse: Callable[[str], Refusal]) -> Step:
-    """A bundle as a function: what is read is read before anything is written. Its text has numbers alone."""
-    reads, writes, cycles, target = list[str](), list[str](), 1, -1
+    """A bundle as a function. Raises what ``refuse`` makes for what does not read, or was not timed."""
     if address >= len(section.bundles):
         raise refuse(f"its tiles run past their program at {address:#x}")
+    try:
+        return _translate(section, address, slots, refuse)
+    except (IndexError, ValueError, SyntaxError):  # an operand too few, one of another kind, a target that is none
+        raise refuse(f"bundle {address:#x} of its tiles does not read") from None
+
+
+def _translate(section: Section, address: int, slots: int, refuse: Callable[[str], Refusal]) -> Step:
+    """What is read is read before anything is written. The text of the function has numbers alone."""
+    reads, writes, cycles, target = list[str](), list[str](), 1, -1
     for number, one in enumerate(section.bundles[address]):
         always = f"c{number} = {_word(one.predicate, refuse) if one.predicate else 'True'}"
         if one.opcode == "sdelay":
+            if one.predicate or _REGISTER.fullmatch(one.operands[0]):
+                raise refuse("its tiles stall by a predicate or a register")
             cycles += int(_word(one.operands[0], refuse))
         elif one.opcode in ("sbr.rel", "shalt"):
             reads += [always, f"taken = bool(c{number})"]
             if one.opcode == "sbr.rel":
                 target = section.labels.get(one.operands[0].partition("-")[0], -1)
-                slots = int(one.operands[1].removeprefix("$")) if len(one.operands) > 1 else slots
+                slots = _SLOTS.index(one.operands[1]) if len(one.operands) > 1 else slots
                 if target < 0:
                     raise refuse(f"bundle {address:#x} branches to {one.operands[0][:40]!r}")
         elif (effect := _effect(one, section, refuse)) is not None:

@@ -84,8 +84,11 @@ def work(program: Mapping[str, Section], chip: Chip, name: str) -> list[Work]:
         return Refusal(Status.NOT_MODELLED, f"{name} (the SparseCores): {what}: no part of a latency is known of that")
 
     _check_sequencer(program[SEQUENCER], refuse)
-    if TILES not in program or _ENTRY not in program[TILES].labels:
+    tasks = [label for label in program[TILES].labels if label.startswith("execute")] if TILES in program else []
+    if not tasks:
         raise refuse("it has no program for the tiles")
+    if tasks != [_ENTRY]:
+        raise refuse(f"its tiles execute {', '.join(tasks)[:60]}; timed was {_ENTRY} alone")
     run = _Run(program[TILES], chip, refuse)
     run.execute()
     longest = max(run.tiles, key=lambda one: one.now)
@@ -237,6 +240,6 @@ def _check_sequencer(section: Section, refuse: Refuse) -> None:
     for bundle in section.bundles:
         for one in bundle:
             spaces = {match[1] for text in (*one.targets, *one.operands) for match in MEMORY.finditer(text)}
-            fetches = one.opcode == "dma.local" and "smem" in spaces and one.operands[-1] in _FEW
+            fetches = one.opcode == "dma.local" and "smem" in spaces and not _FEW.isdisjoint(one.operands[-1:])
             if one.opcode.startswith(("stream.", "dma.")) and not spaces & _CODE and not fetches:
                 raise refuse(f"its sequencer copies ({one.opcode})")

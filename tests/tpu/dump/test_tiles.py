@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ratchet.tpu.chips import V6E
 from ratchet.tpu.dump.tiles import Instruction, parse
+from ratchet.tpu.machine.tiles import work
 from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
 
@@ -63,4 +65,6 @@ def test_what_does_not_read_is_refused(old, new, message):
 @given(st.integers(0, len(TEXT)), st.integers(0, 20), st.text(max_size=10))
 def test_a_damaged_file_is_read_or_refused(start, length, put):
     with contextlib.suppress(Refusal):
-        assert "scs" in read(TEXT[:start] + put + TEXT[start + length :])
+        sections = read(TEXT[:start] + put + TEXT[start + length :])
+        assert "scs" in sections
+        assert work(sections, V6E, "k")

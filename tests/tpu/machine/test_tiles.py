@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ratchet.tpu.account.band import band
 from ratchet.tpu.chips import TPU7X, V6E, Chip
 from ratchet.tpu.dump.tiles import parse
 from ratchet.tpu.machine.tiles import TILES_OF_A_CORE, Work, work
 from ratchet.values.omission import Unmodelled
-from ratchet.values.status import Status
+from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
 from tests.tpu.machine.golden_dumps import model, unpack
 
@@ -20,6 +23,10 @@ READ = "[tilespmem:s1], [sflag:$0x1] = stream.linear.gather [hbm4b:s2+s1], $0x40
 WRITE = "[hbm4b:s2+s1] = stream.linear.scatter [tilespmem:s1], [sflag:$0x2], $0x4000, $0x38"
 ROWS = "[tilespmem:s1], [sflag:$0x1] = stream.indirect.gather [hbm4b:s2+s3], $0x80, s4, s3, $0xb8"
 WAIT = "_ = swait.ge [sflag:$0x1], $0x4000"
+LOOP = [
+    ".L1:", READ, WAIT, "[sflag:$0x1] = ssyncadd.s32 $0xFFFFC000; s1 = sadd.s32 $0x1, s1; _ = sdelay $0x3",
+    "p0 = slt.u32 s1, $0x4", ".T1:", "(pc) = sbr.rel @p0 .L1-.T1, $1", "_ = snop",
+]  # fmt: skip
 START, END = ["s1 = simm.s32 $0x0; s3 = simm.s32 $0x80"], ["_ = shalt"]
 SEQUENCER = ["[simem:s1], [sflag:s2] = dma.local [hbm:s3], $0x10", "_ = shalt"]
 
@@ -70,11 +77,7 @@ def test_a_write_passes_beside_what_is_not_waited_for_until_a_fence() -> None:
 
 
 def test_loops_and_predicates_are_executed() -> None:
-    loop = [
-        ".L1:", READ, WAIT, "[sflag:$0x1] = ssyncadd.s32 $0xFFFFC000; s1 = sadd.s32 $0x1, s1",
-        "p0 = slt.u32 s1, $0x4", ".T1:", "(pc) = sbr.rel @p0 .L1-.T1, $1", "_ = snop",
-    ]  # fmt: skip
-    once, four = (max(one.seconds for one in done(*lines)) for lines in ((READ, WAIT), loop))
+    once, four = (max(one.seconds for one in done(*lines)) for lines in ((READ, WAIT), LOOP))
     assert once + 3 * stream_s(V6E) < four < 4.01 * once
     never = WRITE.replace("scatter", "scatter @p1")
     works = done("p1 = sgt.s32 $0xFFFFFFFF, $0x0", READ, WAIT, never)
@@ -115,6 +118,13 @@ def test_tiles_meet_at_a_barrier() -> None:
         ([READ, WAIT, "_ = sdelay $0x10000"], "bound by their own instructions"),
         ([READ.replace("linear", "indirect_vreg").replace("$0x38", "vm0, $0x38")], "does not read|computed"),
         ([".L1:", ".T1:", "(pc) = sbr.rel .L1-.T1, $0"], "more than 4096 bundles"),
+        ([READ, WAIT, "_ = shalt", "execute1_lowered:", READ], "execute execute0_lowered, execute1_lowered; timed was"),
+        ([READ, WAIT, "_ = sdelay @p0 $0x10"], "stall by a predicate"),
+        ([READ, WAIT, "_ = sdelay s1"], "stall by a predicate or a register"),
+        ([READ, "s1 = sadd.s32 $0x1"], "bundle 0x2 of its tiles does not read"),
+        ([READ, "$0x1 = simm.s32 $0x1"], "bundle 0x2 of its tiles does not read"),
+        ([".L1:", "(pc) = sbr.rel .L1-.T1, $-1"], "bundle 0x1 of its tiles does not read"),
+        ([READ, "s32 = simm.s32 $0x1"], "an operand 's32' of its tiles does not read"),
     ],
 )  # fmt: skip
 def test_what_nobody_timed_is_refused(bundles: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +133,24 @@ def test_what_nobody_timed_is_refused(bundles: list[str], message: str, monkeypa
         done(*bundles)
 
 
+@given(
+    st.integers(0, len(text(*LOOP))), st.integers(0, 12), st.text(max_size=8) | st.sampled_from(["s5", "$0x1", ", "])
+)
+def test_a_damaged_program_is_executed_or_refused(start: int, length: int, put: str) -> None:
+    whole = text(*LOOP)
+    with contextlib.suppress(Refusal), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ratchet.tpu.machine.tiles.MOST_BUNDLES", 1 << 12)
+        assert work(parse(whole[:start] + put + whole[start + length :], file="f", compiler="c"), V6E, "k")
+
+
 def test_work_of_the_sequencer_is_refused() -> None:
     with refused(Status.NOT_MODELLED, "its sequencer copies"):
         done(READ, WAIT, sequencer=["[hbm:s1], [sflag:s2] = dma.local [hbm:s3], $0x10"])
     done(READ, WAIT, sequencer=["[smem:s1], [sflag:s2] = dma.local [hbm:s3], $0x10"])
     with refused(Status.NOT_MODELLED, "its sequencer copies"):
         done(READ, WAIT, sequencer=["[smem:s1], [sflag:s2] = dma.local [hbm:s3], $0x40"])
+    with refused(Status.NOT_MODELLED, "its sequencer copies"):
+        done(READ, WAIT, sequencer=["[smem:s1] = dma.local"])
     with refused(Status.NOT_MODELLED, "no program for the tiles"):
         work(parse(text().partition("tec\n")[0], file="f", compiler="c"), V6E, "k")
 
