@@ -55,7 +55,8 @@ class _Tile:
         self.given: defaultdict[int, Any] = defaultdict(lambda: UNKNOWN)
         """Words that the sequencer gave with the task."""
         self.smem: defaultdict[Any, Any] = defaultdict(lambda: UNKNOWN)
-        self.events: list[tuple[str, int, int]] = []
+        self.events: deque[tuple[str, int, int]] = deque()
+        """Those of its last bundle that have not happened yet."""
         self.flags: defaultdict[int, int] = defaultdict(int)
         self.pending: defaultdict[int, deque[tuple[float, int]]] = defaultdict(deque)
         self.now = self.engine_free = 0.0
@@ -66,6 +67,7 @@ class _Tile:
         self.branch = -1
         self.left = 0
         """Delay slots until the branch is taken."""
+        self.is_over = False
 
 
 def work(program: Mapping[str, Section], chip: Chip, name: str) -> list[Work]:
@@ -131,24 +133,26 @@ class _Run:
             raise self._refuse("its tiles wait for one another for ever")
 
     def _advance(self, index: int, tile: _Tile) -> None:
-        """Until it is over, at a barrier, or after others with an event."""
+        """Until it is over, at a barrier, or has an event and others are behind it: what they do comes first."""
         while True:
+            while tile.events:
+                if self._queue and self._queue[0][0] < tile.now:
+                    heapq.heappush(self._queue, (tile.now, index))
+                    return
+                kind, flag, amount = tile.events.popleft()
+                if kind == "meet":
+                    self._meet(index, tile, flag)
+                    return
+                _happen(tile, self._memory, kind, flag, amount, self._refuse)
+            if tile.is_over:
+                return
             step = self._steps.get(tile.at)
             if step is None:
                 step = self._steps[tile.at] = translate(self._section, tile.at, self._slots, self._refuse)
             self._left -= 1
             if self._left < 0:
                 raise self._refuse(f"its tiles execute more than {MOST_BUNDLES} bundles")
-            tile.events.clear()
-            if _advance(tile, step, self.cycle_s):
-                return
-            barrier = _events(tile, self._memory, self._refuse)
-            if barrier >= 0:
-                self._meet(index, tile, barrier)
-                return
-            if tile.events and self._queue and self._queue[0][0] < tile.now:
-                heapq.heappush(self._queue, (tile.now, index))
-                return
+            _advance(tile, step, self.cycle_s)
 
     def _meet(self, index: int, tile: _Tile, barrier: int) -> None:
         here = self._waiting.setdefault((tile.core, barrier), [])
@@ -183,13 +187,12 @@ class _Memory:
         return max(tile.engine_free, self.free) + self.latency_s
 
 
-def _advance(tile: _Tile, step: Step, cycle_s: float) -> bool:
-    """Executes a bundle; returns whether it was the last."""
+def _advance(tile: _Tile, step: Step, cycle_s: float) -> None:
+    """Executes a bundle, and leaves its events."""
     taken = step.run(tile)
     tile.bundles += step.cycles
     tile.now += step.cycles * cycle_s
-    if taken and step.target < 0:
-        return True
+    tile.is_over = taken and step.target < 0
     tile.at += 1
     if taken:
         tile.branch, tile.left = step.target, step.slots
@@ -197,30 +200,25 @@ def _advance(tile: _Tile, step: Step, cycle_s: float) -> bool:
         tile.left -= 1
     if tile.branch >= 0 and tile.left == 0:
         tile.at, tile.branch = tile.branch, -1
-    return False
 
 
-def _events(tile: _Tile, memory: _Memory, refuse: Refuse) -> int:
-    """What the bundle does with streams and flags; returns the barrier that it is at, or -1."""
-    for kind, flag, amount in tile.events:
-        if kind in ("read", "write"):
-            done = memory.stream(tile, amount * _WORD_BYTES, writes=kind == "write")
-            tile.pending[flag].append((done, amount))
-            tile.written = max(tile.written, done if kind == "write" else 0.0)
-        elif kind == "fence":
-            tile.now = max(tile.now, tile.written)
-        elif kind == "add":
-            tile.flags[flag] += signed(amount)
-        elif kind == "set":
-            pending = tile.pending[flag]
-            while pending and pending[0][0] <= tile.now:
-                pending.popleft()
-            tile.flags[flag] = amount
-        elif kind == "meet":
-            return flag
-        else:
-            _wait(tile, kind, flag, amount, refuse)
-    return -1
+def _happen(tile: _Tile, memory: _Memory, kind: str, flag: int, amount: int, refuse: Refuse) -> None:
+    """What an event does with streams and flags."""
+    if kind in ("read", "write"):
+        done = memory.stream(tile, amount * _WORD_BYTES, writes=kind == "write")
+        tile.pending[flag].append((done, amount))
+        tile.written = max(tile.written, done if kind == "write" else 0.0)
+    elif kind == "fence":
+        tile.now = max(tile.now, tile.written)
+    elif kind == "add":
+        tile.flags[flag] += signed(amount)
+    elif kind == "set":
+        pending = tile.pending[flag]
+        while pending and pending[0][0] <= tile.now:
+            pending.popleft()
+        tile.flags[flag] = amount
+    else:
+        _wait(tile, kind, flag, amount, refuse)
 
 
 def _wait(tile: _Tile, kind: str, flag: int, amount: int, refuse: Refuse) -> None:

@@ -98,6 +98,22 @@ def test_shifts_are_those_of_the_scalar_unit(instruction: str, result: str) -> N
     assert works[0].read_bytes == TILES_OF_A_CORE * WORDS * 4
 
 
+def test_what_comes_first_streams_first() -> None:
+    """The first tile of each core stalls, and then streams little: the others do not wait for that."""
+    lines = [
+        "s5 = stileid.u32; s6 = simm.s32 $0x4000", "p0 = sne.s32 s5, $0x0", ".T1:", "(pc) = sbr.rel @p0 .L1-.T1, $0",
+        "_ = sdelay $0x600", "s6 = simm.s32 $0x10", ".L1:", *(one.replace("$0x4000", "s6") for one in (READ, WAIT)),
+    ]  # fmt: skip
+    share = 1 - 1 / TILES_OF_A_CORE
+    seconds = stream_s(V6E) * share + V6E.sparse_cores.stream_latency_s
+    assert max(one.seconds for one in done(*lines)) == pytest.approx(seconds, rel=0.01)
+
+
+def test_what_the_last_bundle_waits_for_counts() -> None:
+    once = max(one.seconds for one in done(READ, WAIT))
+    assert max(one.seconds for one in done(READ, f"{WAIT}; _ = shalt")) == pytest.approx(once, rel=0.01)
+
+
 def test_tiles_meet_at_a_barrier() -> None:
     one = [READ.replace("gather ", "gather @p0 "), WAIT.replace("ge ", "ge @p0 ")]
     again = [line.replace("sflag:$0x1", "sflag:$0x5") for line in (READ, WAIT)]
