@@ -89,6 +89,10 @@ class SparseCores:
     """Of one device."""
     granule_bytes: int
     """What a stream counts in [tpu_info]."""
+    tiles: int = 16
+    """Of each of them [tpu_info]."""
+    lanes: int
+    """Of a vector of a tile's [tpu_info]."""
     delay_slots: int = 2
     """Bundles of a tile behind a branch that always execute, where the listing does not say."""
     granules_per_s: float = 1.38e9
@@ -270,7 +274,7 @@ V5P = Chip(
     mxu_per_core=4,  # [tpu_info]
     mxu_size=128,  # [tpu_info]
     permute_extra_cycles=1,  # assumed: the compiler spaces its cross-lane operations as on v5e
-    sparse=SparseCores(cores=4, granule_bytes=32, bytes_per_s=2500e9, start_s=5e-6),  # assumed: as for tpu7x
+    sparse=SparseCores(cores=4, granule_bytes=32, lanes=8, bytes_per_s=2500e9, start_s=5e-6),  # assumed: as for tpu7x
     links=Links(
         link_bytes_per_s=86.35e9,
         hop_s=1.29e-6,
@@ -325,7 +329,7 @@ V6E = Chip(
     mxu_size=256,  # [cloud]
     # [fit] on marin-community/marin#6736's ppermute of 64 MiB (the bandwidth) and of 1 MiB (the hop) in a ring of eight
     # chips. `benchmarks.fidelity` prints what both are modelled at, in sample.
-    sparse=SparseCores(cores=2, granule_bytes=32, bytes_per_s=1400e9, start_s=5e-6),  # assumed: as for tpu7x
+    sparse=SparseCores(cores=2, granule_bytes=32, lanes=8, bytes_per_s=1400e9, start_s=5e-6),  # assumed: as for tpu7x
     links=Links(
         link_bytes_per_s=87.1e9,
         hop_s=1.3e-6,
@@ -359,7 +363,13 @@ TPU7X = Chip(
     # or 10 us the grouped matmuls (tokamax) fit about as well. [fit] of the exchange: five all-gathers of four devices
     # on 2x2x1 chips (AI-Hypercomputer/accelerator-microbenchmarks, guide to all_gather), by `benchmarks.fidelity`.
     sparse=SparseCores(
-        cores=2, granule_bytes=64, bytes_per_s=3300e9, start_s=5e-6, exchange_bytes_per_s=90e9, exchange_start_s=14.5e-6
+        cores=2,
+        granule_bytes=64,
+        lanes=16,
+        bytes_per_s=3300e9,
+        start_s=5e-6,
+        exchange_bytes_per_s=90e9,
+        exchange_start_s=14.5e-6,
     ),
     links=Links(
         link_bytes_per_s=87.1e9,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ratchet.tpu import scalar
+from ratchet.tpu.chips import SparseCores
 from ratchet.tpu.dump.tiles import Instruction, Section
 from ratchet.tpu.machine.words import Arithmetic, Unknown, lifted
 from ratchet.values.status import Refusal
@@ -71,19 +72,19 @@ class Step(NamedTuple):
     """Bundles behind the branch that always execute."""
 
 
-def translate(section: Section, address: int, slots: int, refuse: Callable[[str], Refusal]) -> Step:
+def translate(section: Section, address: int, cores: SparseCores, refuse: Callable[[str], Refusal]) -> Step:
     """A bundle as a function. Raises what ``refuse`` makes for what does not read, or was not timed."""
     if address >= len(section.bundles):
         raise refuse(f"its tiles run past their program at {address:#x}")
     try:
-        return _translate(section, address, slots, refuse)
+        return _translate(section, address, cores, refuse)
     except (IndexError, ValueError, SyntaxError):  # an operand too few, one of another kind, a target that is none
         raise refuse(f"bundle {address:#x} of its tiles does not read") from None
 
 
-def _translate(section: Section, address: int, slots: int, refuse: Callable[[str], Refusal]) -> Step:
+def _translate(section: Section, address: int, cores: SparseCores, refuse: Callable[[str], Refusal]) -> Step:
     """What is read is read before anything is written. The text of the function has numbers alone."""
-    reads, writes, cycles, target = list[str](), list[str](), 1, -1
+    reads, writes, cycles, target, slots = list[str](), list[str](), 1, -1, cores.delay_slots
     for number, one in enumerate(section.bundles[address]):
         always = f"c{number} = {_word(one.predicate, refuse) if one.predicate else 'True'}"
         if one.opcode == "sdelay":
@@ -97,7 +98,7 @@ def _translate(section: Section, address: int, slots: int, refuse: Callable[[str
                 slots = _SLOTS.index(one.operands[1]) if len(one.operands) > 1 else slots
                 if target < 0:
                     raise refuse(f"bundle {address:#x} branches to {one.operands[0][:40]!r}")
-        elif (effect := _effect(one, section, refuse)) is not None:
+        elif (effect := _effect(one, section, cores, refuse)) is not None:
             place, what = effect
             reads += [always, f"t{number} = ({what}) if c{number} else None"]
             writes += [f"if c{number}: {place} = t{number}"] if place else []
@@ -108,13 +109,15 @@ def _translate(section: Section, address: int, slots: int, refuse: Callable[[str
     return Step(names["run"], cycles, target, slots)
 
 
-def _effect(one: Instruction, section: Section, refuse: Callable[[str], Refusal]) -> tuple[str, str] | None:
+def _effect(
+    one: Instruction, section: Section, cores: SparseCores, refuse: Callable[[str], Refusal]
+) -> tuple[str, str] | None:
     """What an instruction changes and to what; a note of an event where it changes nothing; None for no effect."""
     opcode, operands = one.opcode, one.operands
     if opcode in _COMPUTED:
         return _word(one.targets[0], refuse), _COMPUTED[opcode].format(*(_word(text, refuse) for text in operands))
     if opcode in _STREAMS:
-        return "", _stream(one, section, refuse)
+        return "", _stream(one, section, cores, refuse)
     if opcode in _FORMS:
         read = {"t": (_word, one.targets, 0), "ta": (_address, one.targets, 0), "o": (_word, operands, 0)}
         read |= {"oa": (_address, operands, 0), "o1": (_word, operands, 1)}
@@ -127,7 +130,7 @@ def _effect(one: Instruction, section: Section, refuse: Callable[[str], Refusal]
     raise refuse(f"its tiles execute {opcode}, which nobody timed")
 
 
-def _stream(one: Instruction, section: Section, refuse: Callable[[str], Refusal]) -> str:
+def _stream(one: Instruction, section: Section, cores: SparseCores, refuse: Callable[[str], Refusal]) -> str:
     """A stream between HBM and the memory of a tile: its flag, and how many words it moves."""
     parts = [*one.targets, *one.operands]
     flags = [part for part in parts if part.startswith("[sflag:")]
@@ -139,17 +142,17 @@ def _stream(one: Instruction, section: Section, refuse: Callable[[str], Refusal]
     if ".indirect." in one.opcode:
         words = f"{words} * {_word(numbers[2], refuse)}"
     if ".indirect_vreg." in one.opcode:  # the indices are in a vector register
-        words = f"{words} * {_lanes(numbers[2], section, refuse)}"
+        words = f"{words} * {_lanes(numbers[2], section, cores, refuse)}"
     kind = "write" if one.opcode.endswith("scatter") else "read"
     return f"note(('{kind}', int_({_address(flags[0], refuse)}), int_({words})))"
 
 
-def _lanes(mask: str, section: Section, refuse: Callable[[str], Refusal]) -> int:
+def _lanes(mask: str, section: Section, cores: SparseCores, refuse: Callable[[str], Refusal]) -> int:
     """How many lanes of a vector a mask leaves, which has to be the same in all of the program."""
     made = [one for bundle in section.bundles for one in bundle if mask in one.targets]
     if {(one.opcode, one.predicate) for one in made} != {("vmmov", "")} or len({one.operands for one in made}) != 1:
         raise refuse("its tiles gather by a mask that is computed")
-    return int(_word(made[0].operands[0], refuse)).bit_count()
+    return (int(_word(made[0].operands[0], refuse)) & (1 << cores.lanes) - 1).bit_count()
 
 
 def _is_of_vectors(one: Instruction) -> bool:

@@ -20,7 +20,6 @@ from ratchet.tpu.machine.tile_code import MEMORY, UNKNOWN, Step, signed, transla
 from ratchet.tpu.machine.words import UnknownSteers
 from ratchet.values.status import Refusal, Status
 
-TILES_OF_A_CORE = 16
 MOST_BUNDLES = 3 << 20
 """Executed on all tiles together: some seconds here."""
 MOST_ISSUING = 0.5
@@ -83,7 +82,7 @@ def work(program: Mapping[str, Section], chip: Chip, name: str) -> list[Work]:
     """
 
     def refuse(what: str) -> Refusal:
-        return Refusal(Status.NOT_MODELLED, f"{name} (the SparseCores): {what}: no part of a latency is known of that")
+        return Refusal(Status.NOT_MODELLED, f"{name} (the SparseCores): {what}: its latency is not modelled")
 
     _check_sequencer(program[SEQUENCER], refuse)
     tasks = [label for label in program[TILES].labels if label.startswith("execute")] if TILES in program else []
@@ -107,9 +106,9 @@ class _Run:
     """All tiles of a device, the one that is behind the others first."""
 
     def __init__(self, section: Section, chip: Chip, refuse: Refuse) -> None:
-        self._section, self._slots, self._refuse = section, chip.sparse_cores.delay_slots, refuse
+        self._section, self._cores, self._refuse = section, chip.sparse_cores, refuse
         self.cycle_s = 1 / chip.clock_hz
-        self.tiles = [_Tile(core, n) for core in range(chip.sparse_cores.cores) for n in range(TILES_OF_A_CORE)]
+        self.tiles = [_Tile(core, n) for core in range(self._cores.cores) for n in range(self._cores.tiles)]
         self._steps: dict[int, Step] = {}
         self._memory = _Memory(chip)
         self._queue = [(0.0, index) for index in range(len(self.tiles))]
@@ -130,7 +129,7 @@ class _Run:
                 what = f"bundle {tile.at:#x} of its tiles depends on values that are not followed"
                 raise self._refuse(what) from None
         if self._waiting:
-            raise self._refuse("its tiles wait for one another for ever")
+            raise self._refuse("its tiles deadlock at a barrier")
 
     def _advance(self, index: int, tile: _Tile) -> None:
         """Until it is over, at a barrier, or has an event and others are behind it: what they do comes first."""
@@ -148,7 +147,7 @@ class _Run:
                 return
             step = self._steps.get(tile.at)
             if step is None:
-                step = self._steps[tile.at] = translate(self._section, tile.at, self._slots, self._refuse)
+                step = self._steps[tile.at] = translate(self._section, tile.at, self._cores, self._refuse)
             self._left -= 1
             if self._left < 0:
                 raise self._refuse(f"its tiles execute more than {MOST_BUNDLES} bundles")
@@ -157,7 +156,7 @@ class _Run:
     def _meet(self, index: int, tile: _Tile, barrier: int) -> None:
         here = self._waiting.setdefault((tile.core, barrier), [])
         here.append(index)
-        if len(here) == TILES_OF_A_CORE:
+        if len(here) == self._cores.tiles:
             del self._waiting[tile.core, barrier]
             latest = max(self.tiles[one].now for one in here)
             for one in here:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ratchet.tpu.account.band import band
 from ratchet.tpu.chips import TPU7X, V6E, Chip
 from ratchet.tpu.dump.tiles import parse
-from ratchet.tpu.machine.tiles import TILES_OF_A_CORE, Work, work
+from ratchet.tpu.machine.tiles import Work, work
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Refusal, Status
 from tests.refusals import refused
@@ -53,7 +53,7 @@ def stream_s(chip: Chip, streams: int = 1) -> float:
     """Of all tiles, so many streams of :data:`WORDS` each: their engines, or HBM."""
     sparse = chip.sparse_cores
     engine = streams * WORDS * 4 / (sparse.granule_bytes * sparse.granules_per_s)
-    tiles = sparse.cores * TILES_OF_A_CORE
+    tiles = sparse.cores * sparse.tiles
     return max(engine, tiles * streams * WORDS * 4 / (sparse.stream_hbm_share * chip.hbm_bytes_per_s))
 
 
@@ -64,7 +64,7 @@ def test_a_stream_takes_its_bytes_and_the_latency(chip: Chip, read: str) -> None
     seconds = stream_s(chip) + chip.sparse_cores.stream_latency_s
     assert max(one.seconds for one in works) == pytest.approx(seconds, rel=0.01)
     assert [one.read_bytes + one.written_bytes for one in works] == [
-        TILES_OF_A_CORE * WORDS * 4
+        chip.sparse_cores.tiles * WORDS * 4
     ] * chip.sparse_cores.cores
 
 
@@ -81,7 +81,7 @@ def test_loops_and_predicates_are_executed() -> None:
     assert once + 3 * stream_s(V6E) < four < 4.01 * once
     never = WRITE.replace("scatter", "scatter @p1")
     works = done("p1 = sgt.s32 $0xFFFFFFFF, $0x0", READ, WAIT, never)
-    assert works[0].read_bytes + works[0].written_bytes == TILES_OF_A_CORE * WORDS * 4
+    assert works[0].read_bytes + works[0].written_bytes == V6E.sparse_cores.tiles * WORDS * 4
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,14 @@ def test_shifts_are_those_of_the_scalar_unit(instruction: str, result: str) -> N
     """However far: by the amount alone, of which nothing is dropped."""
     made = ["s5 = simm.s32 $0x80000000; s6 = simm.s32 $0x3", f"s7 = {instruction}", f"p0 = seq.s32 s7, {result}"]
     works = done(*made, READ.replace("gather ", "gather @p0 "), WAIT.replace("ge ", "ge @p0 "))
-    assert works[0].read_bytes == TILES_OF_A_CORE * WORDS * 4
+    assert works[0].read_bytes == V6E.sparse_cores.tiles * WORDS * 4
+
+
+@pytest.mark.parametrize(("mask", "lanes"), [("$0xff", 8), ("$0xffff", 8), ("$0x3", 2)])
+def test_a_gather_by_a_vector_moves_a_row_for_each_lane(mask: str, lanes: int) -> None:
+    rows = "[tilespmem:s1], [sflag:$0x1] = stream.indirect_vreg.gather [hbm4b:s2+s1], s3, v0, vm0, $0xb8"
+    works = done(f"vm0 = vmmov {mask}", rows, f"_ = swait.ge [sflag:$0x1], ${lanes * 0x80:#x}")
+    assert works[0].read_bytes == V6E.sparse_cores.tiles * lanes * 0x80 * 4
 
 
 def test_what_comes_first_streams_first() -> None:
@@ -104,7 +111,7 @@ def test_what_comes_first_streams_first() -> None:
         "s5 = stileid.u32; s6 = simm.s32 $0x4000", "p0 = sne.s32 s5, $0x0", ".T1:", "(pc) = sbr.rel @p0 .L1-.T1, $0",
         "_ = sdelay $0x600", "s6 = simm.s32 $0x10", ".L1:", *(one.replace("$0x4000", "s6") for one in (READ, WAIT)),
     ]  # fmt: skip
-    share = 1 - 1 / TILES_OF_A_CORE
+    share = 1 - 1 / V6E.sparse_cores.tiles
     seconds = stream_s(V6E) * share + V6E.sparse_cores.stream_latency_s
     assert max(one.seconds for one in done(*lines)) == pytest.approx(seconds, rel=0.01)
 
@@ -137,6 +144,8 @@ def test_tiles_meet_at_a_barrier() -> None:
         ([READ, WAIT, "_ = shalt", "execute1_lowered:", READ], "execute execute0_lowered, execute1_lowered; timed was"),
         ([READ, WAIT, "_ = sdelay @p0 $0x10"], "stall by a predicate"),
         ([READ, WAIT, "_ = sdelay s1"], "stall by a predicate or a register"),
+        (["s5 = stileid.u32", "p0 = seq.s32 s5, $0x3", ".T1:", "(pc) = sbr.rel @p0 .L1-.T1, $0",
+          "[bflag:$0x0] = sbarrier.arrive $0xFFFF", ".L1:", READ, WAIT], "deadlock at a barrier"),
         ([READ, "s1 = sadd.s32 $0x1"], "bundle 0x2 of its tiles does not read"),
         ([READ, "$0x1 = simm.s32 $0x1"], "bundle 0x2 of its tiles does not read"),
         ([".L1:", "(pc) = sbr.rel .L1-.T1, $-1"], "bundle 0x1 of its tiles does not read"),
