@@ -170,12 +170,16 @@ class Dumps:
                 found.setdefault(match["name"], []).append(path)
         return found
 
+    def has_tiles(self, name: str) -> bool:
+        """Whether there is one program of the SparseCores, and no other, for an operation that is handed to them."""
+        return len(self._of_sparse_cores.get(name, ())) == 1
+
     def tiles(self, name: str) -> dict[str, Section] | None:
-        """The program of the SparseCores for an operation that is handed to them; None where there is not one alone."""
-        paths = self._of_sparse_cores.get(name, [])
-        if len(paths) != 1:
+        """The program that it has; None where it has not one alone."""
+        if not self.has_tiles(name):
             return None
-        return tiles.parse(text_of(paths[0]), file=paths[0].name, compiler=self._compiler)
+        (path,) = self._of_sparse_cores[name]
+        return tiles.parse(text_of(path), file=path.name, compiler=self._compiler)
 
     def load(self, name: str) -> Listing:
         """The parsed listing of a dump; kept, because a program may have to be run more than once."""

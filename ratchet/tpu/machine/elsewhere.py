@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def elsewhere(
-    hlo: HloModule, chip: Chip, has_code: Callable[[str], bool], has_tiles: Callable[[str], bool] = lambda _: False
+    hlo: HloModule, chip: Chip, has_code: Callable[[str], bool], has_tiles: Callable[[str], bool]
 ) -> list[Part]:
     """The operations of a program that no machine here runs, in order.
 
@@ -87,10 +87,11 @@ def refusal(hlo: HloModule, parts: Sequence[Part], tokens: TokenTable) -> Refusa
     """Says which operations are not modelled, and how many are."""
     named = ", ".join(f"{tokens.name(part.op)[:60]} ({part.where})" for part in parts[:3])
     more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+    whose = "their" if len(parts) > 1 else "its"
     work = [op for op in hlo.entry_ops() if op.opcode not in _NO_WORK and op.target not in _NO_CODE]
     ops = sum(not op.opcode.endswith("-done") for op in work)
     share = f"modelled are {max(0, ops - len(parts))} of {max(ops, len(parts))} operations of the program"
-    return Refusal(Status.NOT_MODELLED, f"{named}{more}: no part of a latency is known of that; {share}")
+    return Refusal(Status.NOT_MODELLED, f"{named}{more}: {whose} latency is not modelled; {share}")
 
 
 def moves(hlo: HloModule, name: str) -> bool:

@@ -173,7 +173,7 @@ def read(dump_dir: Path, *, hlo: HloModule, chip: Chip, compiler: str, constants
             f"they count DMAs in other units. Modelled are {known}.",
         )
     dumps = Dumps(dump_dir, hlo, compiler)
-    if parts := elsewhere(hlo, chip, dumps.has_code, lambda name: dumps.tiles(name) is not None):
+    if parts := elsewhere(hlo, chip, dumps.has_code, dumps.has_tiles):
         raise refusal(hlo, parts, dumps.tokens)
     programs = Programs(dumps, hlo, compiler, chip)
     for name, offset in constant_offsets(dump_dir).items() if len(hlo.device_ids) > 1 else ():

@@ -42,7 +42,7 @@ STARTED = HANDED.replace(
 
 
 def parts(text: str, code: tuple[str, ...] = (), chip: Chip = V5P) -> list[Part]:
-    return elsewhere(hlo_of(text), chip, lambda name: name in code)
+    return elsewhere(hlo_of(text), chip, lambda name: name in code, lambda _: False)
 
 
 @pytest.mark.parametrize("work", [SPARSE, SPARSE.replace("SPARSECORE", "X"), "add(%p, %p)", "exponential(%p)"])
@@ -99,7 +99,7 @@ def test_custom_calls_with_code_or_without_work_are() -> None:
 
 def test_the_refusal_says_what_and_how_much() -> None:
     hlo = hlo_of(HANDED.format(work=SPARSE))
-    said = refusal(hlo, elsewhere(hlo, V5P, lambda name: False), TokenTable(names={"k_0": "gather"}))
+    said = refusal(hlo, elsewhere(hlo, V5P, lambda _: False, lambda _: False), TokenTable(names={"k_0": "gather"}))
     assert said.status is Status.NOT_MODELLED
     assert said.message.startswith("gather.3 (the SparseCores): ")
     assert "modelled are 1 of 2 operations" in said.message
