@@ -135,6 +135,8 @@ class Chip:
     hbm_bytes: int
     hbm_bytes_per_s: float
     vmem_bytes: int
+    reserved_vmem_bytes: int = 0
+    """Of VMEM, what the compiler's report counts among XLA's arrays and keeps for kernels [compiler]."""
     default_scoped_vmem_bytes: int
     cores: int
     """TensorCores that one program runs on; they share bandwidth and peak."""
@@ -353,6 +355,7 @@ TPU7X = Chip(
     hbm_bytes=96 * (1 << 30),  # [cloud] 192 GiB per chip
     hbm_bytes_per_s=3690e9,  # [cloud] 7380 GB/s per chip
     vmem_bytes=64 * MiB,  # [tpu_info]
+    reserved_vmem_bytes=32 * MiB,  # [compiler] half of it
     default_scoped_vmem_bytes=64 * MiB,  # [compiler] all of it
     cores=1,  # [tpu_info] of the device
     devices=2,

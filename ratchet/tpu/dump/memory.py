@@ -195,14 +195,14 @@ _ALIASES = frozenset({"parameter", "bitcast", "tuple", "get-tuple-element", "whi
 def kept_bytes(hlo: HloModule, schedule: Path, chip: Chip) -> int:
     """VMEM in which XLA keeps whole arrays. Raises Refusal ``INFRASTRUCTURE`` for a report of another form.
 
-    On tpu7x the report counts the half of VMEM that is reserved for the scoped memory of kernels as well. Where the
-    arrays that HLO has in VMEM need less than it says, all together, that is taken off.
+    The report may count what is reserved for the scoped memory of kernels as well (tpu7x). Where the arrays that HLO
+    has in VMEM need less than it says, all together, that is taken off.
     """
     reports = _reports(schedule)
     kept = max((sum(one.size_bytes for one in report if one.kind == "HLO_TEMPORARY") for report in reports), default=0)
     made = [op for op in hlo.ops.values() if op.opcode not in _ALIASES and not op.opcode.endswith("-start")]
     arrays = sum(one.padded_bytes for op in made for one in op.types if one.space == int(_VMEM))
-    own = kept - chip.vmem_bytes // 2
+    own = kept - chip.reserved_vmem_bytes
     return kept if kept <= arrays else own if 0 <= own <= arrays else arrays
 
 

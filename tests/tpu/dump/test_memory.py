@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from ratchet.tpu import latency
-from ratchet.tpu.chips import V5E
+from ratchet.tpu.chips import TPU7X, V5E
 from ratchet.tpu.dump import memory
 from ratchet.tpu.dump.files import OUTLINE_PASS, UTILISATION_PASS, load_hlo
 from ratchet.tpu.dump.memory import allocations_by_op, buffers_of, heaviest_buffers, read_report, spills
@@ -253,10 +253,16 @@ def test_vmem_that_no_allocation_names_is_said_to_be_so(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("said", "kept"), [(4096, 4096), (64 * MIB + 4096, 4096), (3 * MIB, 4096), (0, 0)])
-def test_what_is_reserved_for_kernels_is_not_counted_as_arrays(tmp_path, said, kept):
+@pytest.mark.parametrize(
+    ("chip", "said", "kept"),
+    [
+        (V5E, 4096, 4096), (V5E, 64 * MIB + 2048, 4096), (V5E, 3 * MIB, 4096), (V5E, 0, 0),
+        (TPU7X, 4096, 4096), (TPU7X, 32 * MIB + 2048, 2048), (TPU7X, 3 * MIB, 4096), (TPU7X, 0, 0),
+    ],
+)  # fmt: skip
+def test_what_is_reserved_for_kernels_is_not_counted_as_arrays(tmp_path, chip, said, kept):
     block = {"block_size": said, "block_type": "HLO_TEMPORARY", "allocations": []}
     data = {"hlo_breakdowns": {"<top-inlining-caller>": {"blocks": [block]}}}
     (tmp_path / "1-vmem_report.html").write_text(f"DATA = {json.dumps(data)}")
     hlo = hlo_of("%p = f32[8,128] parameter(0)\n ROOT %c = f32[8,128]{1,0:T(8,128)S(1)} copy(%p)")
-    assert memory.kept_bytes(hlo, tmp_path, V5E) == kept
+    assert memory.kept_bytes(hlo, tmp_path, chip) == kept
