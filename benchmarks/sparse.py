@@ -28,6 +28,7 @@ from jax.experimental.pallas import tpu_sc as plsc
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import Row, show_all
 from ratchet.tpu import library
+from ratchet.tpu.account.band import STREAMS_WIDTH
 from ratchet.tpu.dump import tiles
 from ratchet.values.status import Refusal
 
@@ -256,12 +257,19 @@ def tables(modelled: dict[Timing, float | Refusal]) -> dict[str, list[Row]]:
         for chip in dict.fromkeys(timing.chip for timing in told)
         if (own := [error for timing, error in errors.items() if timing.chip == chip])
     ]
+    largest = max(map(abs, errors.values()), default=0.0)
+    band = {"largest error": largest, "three times": 3 * largest, "width of the band": STREAMS_WIDTH}
     refused = [
         {"chip": timing.chip, "table": f"{timing.rows}x{timing.dim}", "why": why.message[:200]}
         for timing, why in modelled.items()
         if isinstance(why, Refusal)
     ]
-    return {"published gathers": rows, "by chip": summary, "refused": refused}
+    return {
+        "published gathers": rows,
+        "by chip": summary,
+        "band": [{name: f"{share:.1%}" for name, share in band.items()}],
+        "refused": refused,
+    }
 
 
 def _family(timing: Timing) -> str:

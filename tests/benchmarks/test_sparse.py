@@ -24,4 +24,5 @@ def test_a_source_has_one_launch_that_its_gathers_share():
     assert [row["error"] for row in shown["published gathers"]] == ["+0.0%", "+0.0%", "+10.0%"]
     assert [row["of it launch"] for row in shown["published gathers"]] == pytest.approx([0.5, 0.25, 0.0])
     assert shown["by chip"] == [{"chip": "v5p", "rows": 3, "mean error": "3.3%", "largest": "10.0%", "bias": "+3.3%"}]
+    assert shown["band"] == [{"largest error": "10.0%", "three times": "30.0%", "width of the band": "35.0%"}]
     assert shown["refused"] == [{"chip": "v5p", "table": "8x256", "why": "why"}]

@@ -23,8 +23,8 @@ LEVEL = 0.9
 """Share of programs whose measured latency the band is stated to hold."""
 
 STREAMS_WIDTH = 0.35
-"""Of a program with a kernel of the SparseCores: nearly three times the largest error of a published row, for they are
-few and of one kind (``python -m benchmarks.sparse``)."""
+"""Of a program with a kernel of the SparseCores: chosen by hand, nearly three times the largest error of a published
+row, in sample, for they are few and of one kind (``python -m benchmarks.sparse`` prints both)."""
 
 BUSY_SHARE = 0.85
 """From this share of time with HBM busy on, bandwidth bounds a program."""

@@ -96,7 +96,8 @@ class SparseCores:
     delay_slots: int = 2
     """Bundles of a tile behind a branch that always execute, where the listing does not say."""
     granules_per_s: float = 1.38e9
-    """What the engine of one tile moves, in and out together [chosen on published gathers]."""
+    """What the engine of one tile moves, in and out together [chosen by hand on the rows of ``benchmarks.sparse``: in
+    sample]."""
     stream_latency_s: float = 0.5e-6
     """From the last granule of a stream until its flag has moved [likewise]."""
     stream_hbm_share: float = 0.73

@@ -2,9 +2,9 @@
 
 Every tile executes the program of the tiles (``tec``), one bundle a cycle, at the clock of the TensorCore (assumed).
 A stream occupies the engine of its tile for its granules, and HBM for its bytes, first in, first out among all tiles;
-its flag moves ``stream_latency_s`` later. These constants were chosen on published gathers (``python -m
-benchmarks.sparse``). What nobody timed is refused by name: other streams and memories, work of the sequencer, kernels
-that are bound by their own bundles. Addresses, and so what is in a table of indices, are not used.
+its flag moves ``stream_latency_s`` later. These constants were chosen by hand on the published gathers of ``python -m
+benchmarks.sparse``, in sample. What nobody timed is refused by name: other streams and memories, work of the sequencer,
+kernels that are bound by their own bundles. Addresses, and so what is in a table of indices, are not used.
 """
 
 from __future__ import annotations
