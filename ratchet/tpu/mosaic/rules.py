@@ -82,8 +82,15 @@ def computes(*names: str, attributes: Sequence[str] = ()) -> Callable[[Callable[
 
 
 def integer(op: Op, attribute: str, default: int | None = None) -> int:
-    """An attribute of an operation; ``default`` where it has none."""
-    return int(str(op.attributes.get(attribute, default)))
+    """An attribute of an operation; ``default`` where it has none.
+
+    Raises:
+        Unsupported: it has none, and there is no default.
+    """
+    value = op.attributes.get(attribute, default)
+    if value is None:
+        raise Unsupported(f"{op.name} without its attribute {attribute}")
+    return int(str(value))
 
 
 WAITS = frozenset({"tpu.wait_dma2", "tpu.wait_dma", "tpu.sem_wait"})

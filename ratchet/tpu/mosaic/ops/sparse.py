@@ -63,7 +63,7 @@ def _scan(executor: Executor, op: Op) -> None:
         x = x.astype(jax_dtype(op.results[0].type.dtype))
     text = str(op.attributes["kind"]).removeprefix("#tpu.reduction_kind<").removesuffix(">")
     kind, out = text[:3], op.results[0].type
-    axis = integer(op, "dimension") if "dimension" in op.attributes else x.ndim - 1
+    axis = integer(op, "dimension", x.ndim - 1)
     if kind not in _SCANS or text[3:] not in ("", "f", "ui", "si") or jax_dtype(out.dtype) != x.dtype:
         raise Unsupported(f"{op.name} of kind {text} from {x.dtype} to {out.dtype}")
     if (text[3:] == "f") != is_float(np.dtype(x.dtype)) and text[3:]:
@@ -137,16 +137,15 @@ def _vector_store_idx(executor: Executor, op: Op) -> None:
 @rule("tpu.vector_expand_load", "tpu.expand_load_vreg", attributes=("operandSegmentSizes", "expand_dim"), checks=True)
 def _expand_load(executor: Executor, op: Op) -> None:
     base, *indices, mask = op.operands
-    along = integer(op, "expand_dim") if "expand_dim" in op.attributes else -1
-    load_expanded(executor, op, executor.ref(base), [executor[i] for i in indices], executor[mask], along)
+    starts = [executor[i] for i in indices]
+    load_expanded(executor, op, executor.ref(base), starts, executor[mask], integer(op, "expand_dim", -1))
 
 
 @rule("tpu.vector_compress_store", "tpu.compress_store_vreg", attributes=("operandSegmentSizes", "compress_dim", "add"),
       writes=lambda op: [op.operands[1]], checks=True)  # fmt: skip
 def _compress_store(executor: Executor, op: Op) -> None:
     value, base, *indices, mask = op.operands
-    along = integer(op, "compress_dim") if "compress_dim" in op.attributes else -1
-    starts = [executor[i] for i in indices]
+    starts, along = [executor[i] for i in indices], integer(op, "compress_dim", -1)
     store_compressed(
         executor, op, executor.ref(base), starts, jnp.asarray(executor[value]), executor[mask], along=along
     )
