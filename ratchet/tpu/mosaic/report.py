@@ -19,6 +19,7 @@ from ratchet.tpu.mosaic.copies import logged
 from ratchet.tpu.mosaic.events import LOG, LOGGED
 from ratchet.tpu.mosaic.findings import KINDS
 from ratchet.tpu.mosaic.memory import Buffer, Memory
+from ratchet.tpu.mosaic.rules import RULES
 from ratchet.values.control import ControlFlow
 
 FLAGS = Buffer(name="findings", shape=(2 * len(KINDS),), dtype=np.dtype(np.int32), space="judge")
@@ -153,17 +154,14 @@ def control_flow(counted: Iterable[tuple[KernelModule, Sequence[int] | np.ndarra
 CELLS = 1 << 18
 """Digests kept of one kernel: 1 MiB. What a longer run reads after that shares the last one."""
 
-_READERS = frozenset(
-    {"vector.load", "tpu.vector_load", "tpu.strided_load", "memref.load", "tpu.enqueue_dma", "tpu.enqueue_indirect_dma"}
-)
-
 
 def reads(kernel: KernelModule, outputs: int) -> list[Op | int]:
     """Where a kernel reads memory: its loads and DMAs in order, then each output's window when it is written back."""
     operations = list(kernel.operations())
     used = {value for op in operations for value in op.operands}
     # Pallas stores by a swap: it also loads what was there, and nobody uses that.
-    readers = (op for op in operations if op.name in _READERS and (not op.results or used & set(op.results)))
+    marked = {name for name, rule in RULES.items() if rule.reads}
+    readers = (op for op in operations if op.name in marked and (not op.results or used & set(op.results)))
     return [*readers, *range(outputs)]
 
 

@@ -38,6 +38,8 @@ class Rule:
     """Attributes it understands; any other is a refusal."""
     writes: Callable[[Op], Iterable[Value]]
     """The memrefs it writes to."""
+    reads: bool
+    """Whether it loads memory: digested, and logged where other chips write it (see ``report.reads``)."""
     checks: bool
     """Whether it may report a finding."""
 
@@ -49,6 +51,7 @@ def rule(
     *names: str,
     attributes: Sequence[str] = (),
     writes: Callable[[Op], Iterable[Value]] | None = None,
+    reads: bool = False,
     checks: bool = False,
 ) -> Callable[[Run], Run]:
     """Register how ``names`` are executed."""
@@ -56,7 +59,7 @@ def rule(
     def register(run: Run) -> Run:
         for name in names:
             RULES[name] = Rule(
-                run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), checks=checks
+                run=run, attributes=frozenset(attributes), writes=writes or (lambda op: ()), reads=reads, checks=checks
             )
         return run
 

@@ -6,7 +6,10 @@ import jax
 import numpy as np
 import pytest
 
+from ratchet.tpu.mosaic.ops import RULE_MODULES
 from ratchet.tpu.mosaic.report import CELLS, digest, first_difference, reads
+
+assert RULE_MODULES, "they fill the table of rules, which says what reads"
 
 
 def op(name, *operands, results=()):
@@ -14,7 +17,7 @@ def op(name, *operands, results=()):
 
 
 LOAD, UNUSED, SUM, DMA = (
-    op("vector.load", "ref", results=("a",)),
+    op("tpu.shuffled_load", "ref", results=("a",)),
     op("vector.load", "ref", results=("b",)),
     op("arith.addf", "a", results=("c",)),
     op("tpu.enqueue_dma", "ref"),

@@ -56,6 +56,7 @@ def _start_writes(op: Op) -> list[Value]:
     "tpu.enqueue_dma",
     attributes=("operandSegmentSizes", "priority", "strict_ordering"),
     writes=_start_writes,
+    reads=True,
     checks=True,
 )
 def _enqueue_dma(executor: Executor, op: Op) -> None:
@@ -317,7 +318,8 @@ def _core_id(executor: Executor, op: Op) -> None:
     executor.result(op, np.int32(0))
 
 
-@rule("tpu.enqueue_indirect_dma", attributes=("add",), writes=lambda op: [op.operands[1], op.operands[3]], checks=True)
+@rule("tpu.enqueue_indirect_dma", attributes=("add",), writes=lambda op: [op.operands[1], op.operands[3]], reads=True,
+      checks=True)  # fmt: skip
 @rule("tpu.wait_indirect_dma", writes=lambda op: [op.operands[0]], checks=True)
 @rule("tpu.fetch_and_add_sync", writes=lambda op: [op.operands[0]], checks=True)
 @rule("tpu.barrier", checks=True)

@@ -50,8 +50,8 @@ def store(executor: Executor, op: Op, ref: Ref, starts: Sequence[Index], value: 
     ref.store(executor.memory, starts, value)
 
 
-@rule("vector.load", attributes=_NO_LAYOUT, checks=True)
-@rule("tpu.vector_load", attributes=("operandSegmentSizes", "strides"), checks=True)
+@rule("vector.load", attributes=_NO_LAYOUT, reads=True, checks=True)
+@rule("tpu.vector_load", attributes=("operandSegmentSizes", "strides"), reads=True, checks=True)
 def _vector_load(executor: Executor, op: Op) -> None:
     (base,), indices, mask = segments(op) if op.name == "tpu.vector_load" else (op.operands[:1], op.operands[1:], ())
     _no_strides(executor, op)
@@ -96,7 +96,7 @@ def _no_strides(executor: Executor, op: Op) -> None:
         raise Unsupported(f"{op.name} with strides")
 
 
-@rule("tpu.strided_load", attributes=("strides",), checks=True)
+@rule("tpu.strided_load", attributes=("strides",), reads=True, checks=True)
 def _strided_load(executor: Executor, op: Op) -> None:
     ref, shape = executor.ref(op.operands[0]), op.results[0].type.shape
     starts = [executor[value] for value in op.operands[1:]]
@@ -117,7 +117,7 @@ def _strided_store(executor: Executor, op: Op) -> None:
     store(executor, op, ref, starts, old.at[tuple(slice(None, None, s) for s in strides)].set(value))
 
 
-@rule("memref.load", attributes=_NO_LAYOUT, checks=True)
+@rule("memref.load", attributes=_NO_LAYOUT, reads=True, checks=True)
 def _scalar_load(executor: Executor, op: Op) -> None:
     ref = executor.ref(op.operands[0])
     starts = [executor[value] for value in op.operands[1:]]
@@ -168,7 +168,7 @@ def allocate(executor: Executor, value: Value, name: str) -> Ref:
     return Whole(buffer)
 
 
-@rule("memref.copy", writes=lambda op: [op.operands[1]], checks=True)
+@rule("memref.copy", writes=lambda op: [op.operands[1]], reads=True, checks=True)
 def _copy(executor: Executor, op: Op) -> None:
     source, target = (executor.ref(value) for value in op.operands)
     starts = (0,) * len(source.shape)
@@ -186,7 +186,7 @@ def _check_register(executor: Executor, op: Op, ref: Ref, shape: Sequence[int]) 
         raise Unsupported(f"{op.name} of some sublanes, or of {ref.dtype}{tuple(ref.shape)}")
 
 
-@rule("tpu.load", attributes=("sublane_mask", "sublane_stride"), checks=True)
+@rule("tpu.load", attributes=("sublane_mask", "sublane_stride"), reads=True, checks=True)
 def _register_load(executor: Executor, op: Op) -> None:
     ref, shape = executor.ref(op.operands[0]), op.results[0].type.shape
     _check_register(executor, op, ref, shape)
@@ -209,7 +209,7 @@ def _register_store(executor: Executor, op: Op) -> None:
     store(executor, op, ref, starts, value)
 
 
-@rule("tpu.shuffled_load", attributes=("sublane_mask", "sublane_offsets"), checks=True)
+@rule("tpu.shuffled_load", attributes=("sublane_mask", "sublane_offsets"), reads=True, checks=True)
 def _shuffled_load(executor: Executor, op: Op) -> None:
     """Each sublane from a row of its own: so many behind the first."""
     ref, (row, *rest) = executor.ref(op.operands[0]), [executor[index] for index in op.operands[1:]]

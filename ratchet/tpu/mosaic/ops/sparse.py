@@ -116,7 +116,7 @@ def _broadcast_in_sublanes(executor: Executor, op: Op) -> None:
 # --- indexed memory -------------------------------------------------------------------------------
 
 
-@rule("tpu.vector_load_idx", attributes=("operandSegmentSizes",), checks=True)
+@rule("tpu.vector_load_idx", attributes=("operandSegmentSizes",), reads=True, checks=True)
 def _vector_load_idx(executor: Executor, op: Op) -> None:
     (base,), indices, masks = segments(op)
     places = [jnp.asarray(executor[index]) for index in indices]
@@ -134,7 +134,8 @@ def _vector_store_idx(executor: Executor, op: Op) -> None:
     scatter(executor, op, executor.ref(base), places, value, mask, adds=adds)
 
 
-@rule("tpu.vector_expand_load", "tpu.expand_load_vreg", attributes=("operandSegmentSizes", "expand_dim"), checks=True)
+@rule("tpu.vector_expand_load", "tpu.expand_load_vreg", attributes=("operandSegmentSizes", "expand_dim"), reads=True,
+      checks=True)  # fmt: skip
 def _expand_load(executor: Executor, op: Op) -> None:
     base, *indices, mask = op.operands
     starts = [executor[i] for i in indices]
