@@ -54,6 +54,10 @@ class Executor(Recorder):
     _bound: set[Op] = field(default_factory=set)
     """Constants that have a value in each iteration of the loop that is being executed."""
 
+    def __post_init__(self) -> None:
+        """Matrix units begin empty, and so they do each grid step: no step carries what another left in them."""
+        self.memory.update(pair for unit in self.units.values() for pair in unit.empty())
+
     # --- values ---
 
     def __getitem__(self, value: Value) -> Any:
@@ -179,7 +183,7 @@ class Executor(Recorder):
 
     def check_units(self) -> None:
         """Report matrix units in which something is left now, when a step ends."""
-        full = [self.memory[one] for unit in self.units.values() for one in unit.must_be_empty if one in self.memory]
+        full = [self.memory[one] for unit in self.units.values() for one in unit.must_be_empty]
         if full:
             self.report(
                 Kind.UNDEFINED_VECTOR, None, jnp.any(jnp.stack(full) != 0),
@@ -303,6 +307,4 @@ class Executor(Recorder):
             return [DRAWN]
         if op.name not in MATRIX_UNIT:
             return []
-        empty = dict(self.units[integer(op, "mxu_index")].empty())
-        self.memory = {**empty, **self.memory}
-        return list(empty)
+        return [buffer for buffer, _ in self.units[integer(op, "mxu_index")].empty()]

@@ -12,7 +12,9 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from ratchet.tpu.mosaic.executor import Executor
 from ratchet.tpu.mosaic.findings import Kind
+from ratchet.tpu.mosaic.state import Options
 from ratchet.values.status import Status
 from tests.imports import OLDER_JAX
 from tests.refusals import refused
@@ -96,6 +98,18 @@ def test_a_loop_goes_on_with_what_was_staged_before_it() -> None:
     )  # fmt: skip
     np.testing.assert_array_equal(result.memory[3], product(X, Y) + 3 * product(X, Z))
     assert result.findings == []
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_device_that_does_not_take_the_branch_pushes_nothing(taken: bool) -> None:
+    body = '%y = "arith.constant"() {value = dense<0.0> : vector<256x256xbf16>} : () -> vector<256x256xbf16>'
+    kernel = module([FLOATS], f"{body}\n{push('%y')}", TENSOR_CORE)
+    (main,) = kernel.functions.values()
+    executor = Executor(kernel=kernel, options=Options(), fill=jnp.int32(0), padding=jnp.int32(0))
+    executor.active = jnp.bool_(taken)
+    for op in main.body.operations[:2]:
+        executor.execute(op)
+    assert int(executor.memory[executor.units[0].staging[0].full]) == taken
 
 
 @pytest.mark.parametrize(

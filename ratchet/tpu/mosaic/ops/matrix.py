@@ -26,9 +26,7 @@ _EMPTY = "a matrix is multiplied by that was never pushed"
 
 
 def _unit(executor: Executor, op: Op) -> Unit:
-    unit = executor.units[integer(op, "mxu_index")]
-    executor.memory.update({buffer: zeros for buffer, zeros in unit.empty() if buffer not in executor.memory})
-    return unit
+    return executor.units[integer(op, "mxu_index")]
 
 
 def _get(executor: Executor, buffer: Buffer) -> Any:
