@@ -4,7 +4,7 @@
 
 A minimal kernel for each operation of the bindings (``benchmarks/lib/dialect_kernels.py``) is compiled for a v5e, v5p,
 v6e and tpu7x, on the TensorCore and, without Mosaic's passes for layouts, on a SparseCore, whose vectors here are its
-registers. ``--write`` keeps the answer beside the executor, as what ``python -m ratchet.tpu.mosaic.coverage`` counts.
+registers. ``--write`` keeps the answer in ``benchmarks/data/lowers.json``, which ``python -m tools.operations`` counts.
 It takes minutes.
 """
 
@@ -23,10 +23,10 @@ from typing import Any
 from benchmarks.lib import dialect_kernels
 from benchmarks.lib.command import command, say
 from benchmarks.lib.dialect_kernels import SPARSE_CORE, TENSOR_CORE, Core
+from benchmarks.lib.dialects import keep, place, registered
 from benchmarks.lib.table import show_all
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import environment
-from ratchet.tpu.mosaic.dialect import keep, place, registered
 
 LANES = {"v5e": 0, "v5p": 8, "v6e": 8, "tpu7x": 16}
 """Of a SparseCore's vectors, as ``jax.experimental.pallas.tpu.get_tpu_info`` says; 0 where a chip has none."""

@@ -13,8 +13,8 @@ from mkdocs.structure.files import File, Files
 
 from ratchet.commands import options
 from ratchet.selftest.defences import DEFENCES
-from ratchet.tpu.mosaic import coverage
 from ratchet.values.status import Status
+from tools import operations
 from tools.documents import ROOT, links, read, with_links
 
 PAGES = {
@@ -101,7 +101,7 @@ MADE = {
     "<!-- the help of every command -->": commands,
     "<!-- the statuses -->": statuses,
     "<!-- the defences -->": defences,
-    "<!-- the operations -->": coverage.markdown,
+    "<!-- the operations -->": operations.markdown,
 }
 """What the site puts in place of a marker of a page."""
 

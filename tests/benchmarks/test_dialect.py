@@ -9,7 +9,7 @@ import pytest
 from benchmarks import dialect
 from benchmarks.lib import dialect_kernels
 from benchmarks.lib.dialect_kernels import SPARSE_CORE, TENSOR_CORE, Core
-from ratchet.tpu.mosaic.dialect import lowers
+from benchmarks.lib.dialects import lowers
 
 TOOK = lowers(metadata.version("jax"))
 

@@ -1,4 +1,4 @@
-"""What can be executed, compared with the dialects themselves: ``python -m ratchet.tpu.mosaic.coverage``.
+"""What can be executed, compared with the dialects themselves: ``python -m tools.operations``.
 
 An operation is known if it has a rule, belongs to one that has, or is refused by name with a reason and a way out.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ratchet.tpu.mosaic import dialect
+from benchmarks.lib import dialects
+from benchmarks.lib.dialects import CHIPS
 from ratchet.tpu.mosaic.arrays import ELEMENT_TYPES
 from ratchet.tpu.mosaic.findings import Kind
 from ratchet.tpu.mosaic.ops import RULE_MODULES
 from ratchet.tpu.mosaic.rules import RULES, TERMINATORS, WAYS_OUT
 
 _REFUSED = ("Slices of dynamic size but in a DMA, and remote transfers in a loop inside a conditional.",)
-CHIPS = ("v5e", "v5p", "v6e", "tpu7x")
 _PARTS = TERMINATORS | {"func.func"}
 """Executed with the operation that they are a part of."""
 
@@ -45,15 +45,15 @@ def _summary() -> Iterable[str]:
     """How much is known, by version of JAX and chip."""
     yield "| JAX | compiled for | operations | executed | refused with a way out | known |"
     yield "|---|---|---|---|---|---|"
-    for version in dialect.versions():
-        lowers = dialect.lowers(version)
+    for version in dialects.versions():
+        lowers = dialects.lowers(version)
         each = [[chip] for chip in asked(lowers)]
         for chips in each if len(each) == 1 else [*each, asked(lowers)]:
             there, done, refused = counts(lowers, chips)
             named = ", ".join(chips)
             yield f"| {version} | {named} | {there} | {done} | {refused} | {(done + refused) / there:.1%} |"
-    for version in dialect.versions():
-        lowers = dialect.lowers(version)
+    for version in dialects.versions():
+        lowers = dialects.lowers(version)
         yield ""
         missing = ", ".join(chip for chip in CHIPS if chip not in asked(lowers))
         yield f"JAX {version} has {len(lowers)} operations in these dialects. Not asked: {missing or 'nothing'}."
@@ -66,14 +66,14 @@ def _listed(names: Iterable[str]) -> str:
 
 def _places(name: str) -> str:
     """Where the newest version compiles an operation; ``.sc`` is a SparseCore."""
-    found = [dialect.lowers(version).get(name, ()) for version in reversed(dialect.versions())]
+    found = [dialects.lowers(version).get(name, ()) for version in reversed(dialects.versions())]
     return ", ".join(next((places for places in found if places), ()))
 
 
 def markdown() -> str:
     """Tables of operations and findings."""
-    asked = {name for version in dialect.versions() for name in dialect.lowers(version)}
-    written = dialect.written()
+    asked = {name for version in dialects.versions() for name in dialects.lowers(version)}
+    written = dialects.written()
     lines = [*_summary(), "", "| operation | compiled for | Pallas writes it | attributes understood | executed by |"]
     lines.append("|---|---|---|---|---|")
     for name in sorted(set(RULES) | _PARTS):

@@ -1,12 +1,13 @@
 """The operations that there are: in the bindings, in what Pallas writes, and in what the TPU compiler takes.
 
-What the compiler takes was asked by ``python -m benchmarks.dialect``, version by version, and is in ``lowers.json``
-beside this file.
+What the compiler takes was asked by ``python -m benchmarks.dialect``, version by version, and is in
+``benchmarks/data/lowers.json``.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from ratchet.tpu.mlir import bindings
 
-FILE = Path(__file__).with_name("lowers.json")
+FILE = Path(__file__).parent.parent / "data" / "lowers.json"
+CHIPS = ("v5e", "v5p", "v6e", "tpu7x")
 _PALLAS = "jax._src.pallas.mosaic"
 
 
@@ -68,15 +70,22 @@ def _class(name: str) -> tuple[str, str]:
     return dialect, rest.replace("_", "").replace(".", "") + "op"
 
 
+@functools.cache
+def _known() -> Mapping[str, Mapping[str, str]]:
+    """The file: by version and places, the names of operations."""
+    whole: Mapping[str, Mapping[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return whole
+
+
+@functools.cache
 def lowers(version: str) -> Mapping[str, Sequence[str]]:
     """Where the compiler of a version of JAX takes each operation of its bindings: see :func:`place`."""
-    groups: Mapping[str, str] = json.loads(FILE.read_text(encoding="utf-8"))[version]
-    return {name: places.split() for places, names in groups.items() for name in names.split()}
+    return {name: places.split() for places, names in _known()[version].items() for name in names.split()}
 
 
 def versions() -> list[str]:
     """The versions of JAX of which it was asked."""
-    return list(json.loads(FILE.read_text(encoding="utf-8")))
+    return list(_known())
 
 
 def keep(answer: Mapping[str, Sequence[str]]) -> None:
@@ -85,5 +94,4 @@ def keep(answer: Mapping[str, Sequence[str]]) -> None:
     for name, places in sorted(answer.items()):
         groups.setdefault(" ".join(places), []).append(name)
     known = {places: " ".join(names) for places, names in sorted(groups.items())}
-    whole = {**json.loads(FILE.read_text(encoding="utf-8") if FILE.exists() else "{}"), version(): known}
-    FILE.write_text(json.dumps(dict(sorted(whole.items())), indent=1) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(dict(sorted({**_known(), version(): known}.items())), indent=1) + "\n", encoding="utf-8")
