@@ -4,8 +4,8 @@
 
 A minimal kernel for each operation of the bindings (``benchmarks/lib/dialect_kernels.py``) is compiled for a v5e, v5p,
 v6e and tpu7x, on the TensorCore and, without Mosaic's passes for layouts, on a SparseCore, whose vectors here are its
-registers. ``--write`` keeps the answer in ``benchmarks/data/lowers.json``, which ``python -m tools.operations`` counts.
-It takes minutes.
+registers. ``--write`` keeps the answers in ``benchmarks/data/lowers.json``, as what ``python -m tools.operations``
+counts: of the operations and chips that were asked, all of which answered. It takes minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.lib import dialect_kernels
 from benchmarks.lib.command import command, say
 from benchmarks.lib.dialect_kernels import SPARSE_CORE, TENSOR_CORE, Core
-from benchmarks.lib.dialects import keep, place, registered
+from benchmarks.lib.dialects import keep, place, registered, version, versions
 from benchmarks.lib.table import show_all
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.compiler import environment
@@ -151,6 +151,8 @@ def main() -> None:
     parser.add_argument("--on", nargs="+", choices=[*LANES], default=[*LANES], metavar="CHIP", help="default: all")
     parser.add_argument("--write", action="store_true", help="keep the answer as what is counted")
     options = parser.parse_args()
+    if options.write and options.only and version() not in versions():
+        parser.error(f"of JAX {version()} nothing is known: --write all operations first, without --only")
     operations = sorted(options.only or registered())
     rows: dict[str, dict[str, str]] = {name: {} for name in operations}
     for chip in options.on:
@@ -161,11 +163,13 @@ def main() -> None:
             took = sum(not why for row in rows.values() for at, why in row.items() if at == place(chip, kind))
             say(f"  {took} compile")
     table = [{"operation": name, **{at: why or "yes" for at, why in row.items()}} for name, row in rows.items()]
+    if dead := [name for name, row in rows.items() if DIES in row.values()]:
+        say(f"{DIES}, so nothing is known of {' '.join(dead)}: ask again by --only, and give it a kernel or none")
     if options.write:
-        keep({name: [at for at, why in row.items() if not why] for name, row in rows.items()})
+        keep({name: {at: not why for at, why in row.items()} for name, row in rows.items() if name not in dead})
     show_all({f"{environment.compiler_version()}: what compiles": table}, json_file=options.json)
     lowers = sum(any(not why for why in row.values()) for row in rows.values())
-    print(json.dumps({"operations": len(rows), "that compile somewhere": lowers}))
+    print(json.dumps({"operations": len(rows), "that compile somewhere": lowers, "without an answer": len(dead)}))
 
 
 if __name__ == "__main__":

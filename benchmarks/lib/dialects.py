@@ -88,10 +88,15 @@ def versions() -> list[str]:
     return list(_known())
 
 
-def keep(answer: Mapping[str, Sequence[str]]) -> None:
-    """Write what was answered for the installed version, and leave the others."""
+def keep(answer: Mapping[str, Mapping[str, bool]]) -> None:
+    """Write for the installed version whether an operation is taken, by name and place; what was not asked stays."""
+    before = lowers(version()) if version() in versions() else {}
     groups: dict[str, list[str]] = {}
-    for name, places in sorted(answer.items()):
-        groups.setdefault(" ".join(places), []).append(name)
-    known = {places: " ".join(names) for places, names in sorted(groups.items())}
-    FILE.write_text(json.dumps(dict(sorted({**_known(), version(): known}.items())), indent=1) + "\n", encoding="utf-8")
+    for name in sorted({*before, *answer}):
+        taken = {**dict.fromkeys(before.get(name, ()), True), **answer.get(name, {})}
+        places = (place(chip, core) for chip in CHIPS for core in ("tc", "sc"))
+        groups.setdefault(" ".join(at for at in places if taken.get(at)), []).append(name)
+    made = {places: " ".join(names) for places, names in sorted(groups.items())}
+    FILE.write_text(json.dumps(dict(sorted({**_known(), version(): made}.items())), indent=1) + "\n", encoding="utf-8")
+    _known.cache_clear()
+    lowers.cache_clear()
