@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,8 +21,8 @@ from jax.sharding import PartitionSpec
 from benchmarks.coverage.calls import Call
 
 
-class _Reached(BaseException):
-    """The call of what they jitted: no ``Exception``, so that nobody takes it for an error."""
+class Reached(BaseException):
+    """The call that is looked for: no ``Exception``, so that nobody takes it for an error."""
 
     def __init__(self, function: Callable[..., Any], arrays: tuple[Any, ...]) -> None:
         super().__init__()
@@ -36,32 +36,39 @@ class _Jitted:
         self.function = function
 
     def __call__(self, *arrays: Any) -> NoReturn:
-        raise _Reached(self.function, arrays)
+        raise Reached(self.function, arrays)
 
     trace = lower = __call__
 
 
-def captured(run: Callable[[], object], **more: Any) -> Call | None:
-    """The first call of a jitted function over a mesh that ``run`` makes; None where it makes none.
+_Seen = list[tuple[Mapping[str, int], Any]]
+"""The meshes that were mapped over, each with the specs."""
+
+
+def _captured(run: Callable[[_Seen], object], name: str, **more: Any) -> Call:
+    """The first call of a jitted function over a mesh that ``run`` makes.
 
     ``more`` are other fields of the :class:`Call`, such as its reference.
+
+    Raises:
+        ValueError: it makes none, or over more than one mesh.
     """
-    seen: list[tuple[Mapping[str, int], Any]] = []
+    seen: _Seen = []
     try:
         with _stopping(seen):
-            run()
-    except _Reached as reached:
+            run(seen)
+    except Reached as reached:
         (mesh, specs), *others = seen
         if others:
             raise ValueError("it maps over more than one mesh: which one is meant?") from None
         arrays = tuple(np.asarray(one) for one in reached.arrays)
         listed = (specs,) * len(arrays) if isinstance(specs, PartitionSpec) else specs
         return Call(function=reached.function, arrays=arrays, mesh=mesh, specs=listed, **more)
-    return None
+    raise ValueError(f"{name} calls nothing that is jitted")
 
 
 @contextmanager
-def _stopping(seen: list[tuple[Mapping[str, int], Any]]) -> Iterator[None]:
+def _stopping(seen: _Seen) -> Iterator[None]:
     real_jit, real_map = jax.jit, jax.shard_map
 
     def mapped(function: Any = None, *, mesh: Any, in_specs: Any, **options: Any) -> Any:
@@ -84,10 +91,7 @@ def _stopping(seen: list[tuple[Mapping[str, int], Any]]) -> Iterator[None]:
 
 def of_test(case: type, name: str, **more: Any) -> Call:
     """What the method ``name`` of a class of tests calls; nothing is set up before."""
-    call = captured(getattr(case(name), name), **more)
-    if call is None:
-        raise ValueError(f"{name} calls nothing that is jitted")
-    return call
+    return _captured(lambda _: getattr(case(name), name)(), name, **more)
 
 
 def cells(notebook: Path) -> list[str]:
@@ -100,17 +104,26 @@ def of_cells(sources: Sequence[str], place: int, instead: Mapping[str, object] |
 
     Assertions, which ask for a TPU, are left out as under ``python -O``.
     """
+    cells, others = sources[: place + 1], instead or {}
+    return _captured(lambda seen: run_blocks(cells, others, last=seen.clear), f"cell {place}", **more)
+
+
+def run_blocks(
+    sources: Sequence[str], instead: Mapping[str, object], *, last: Callable[[], object], asserts: bool = False
+) -> None:
+    """Run blocks in one space, each up to its call, without assertions or with; ``last`` is called before the last.
+
+    ``instead`` are other values of names that they assign.
+    """
     space: dict[str, object] = {}
-    call = None
-    for source in sources[: place + 1]:
-        call = captured(lambda source=source: run_block(source, space, instead or {}), **more)
-    if call is None:
-        raise ValueError(f"cell {place} calls nothing that is jitted")
-    return call
+    for source in sources[:-1]:
+        with suppress(Reached):
+            _run_block(source, space, instead, asserts)
+    last()
+    _run_block(sources[-1], space, instead, asserts)
 
 
-def run_block(source: str, space: dict[str, object], instead: Mapping[str, object], *, asserts: bool = False) -> None:
-    """Run it in ``space``, without assertions or with; ``instead`` are other values of names that it assigns."""
+def _run_block(source: str, space: dict[str, object], instead: Mapping[str, object], asserts: bool) -> None:
     for statement in ast.parse(source).body:
         exec(compile(ast.Module([statement], []), "<cell>", "exec", optimize=0 if asserts else 1), space)
         space.update({name: value for name, value in instead.items() if name in space})

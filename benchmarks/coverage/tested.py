@@ -24,20 +24,12 @@ from jax.sharding import PartitionSpec
 
 import ratchet
 from benchmarks.coverage.calls import Call
-from benchmarks.coverage.captured import run_block
+from benchmarks.coverage.captured import Reached, run_blocks
 from ratchet.tpu.chips import CHIPS
 from ratchet.tpu.exporting import abstract_mesh, for_tpu
 from ratchet.values import Mesh
 
 Run = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
-
-
-class _Reached(BaseException):
-    """The first call: no ``Exception``, so that nobody takes it for an error."""
-
-    def __init__(self, function: Callable[..., Any], arrays: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.function, self.arrays = function, arrays
 
 
 class Found(Exception):
@@ -72,14 +64,9 @@ def of_blocks(
     instead = {**(instead or {}), **({"mesh": mesh} if axis else {})}
 
     def program(run: Run) -> None:
-        space: dict[str, object] = {}
         now: list[Run] = [_stop]
-        with _on(chip, lambda function, arrays: now[0](function, arrays)):  # noqa: PLW0108 - it changes
-            for before in sources[:place]:
-                with contextlib.suppress(_Reached):
-                    run_block(before, space, instead, asserts=True)
-            now[0] = run
-            run_block(sources[place], space, instead, asserts=True)
+        with _on(chip, lambda function, arrays: now[-1](function, arrays)):  # noqa: PLW0108 - it changes
+            run_blocks(sources[: place + 1], instead, last=lambda: now.append(run), asserts=True)
 
     return _judged(program, chip, number, dict(axes))
 
@@ -100,7 +87,7 @@ def _judged(
 
     try:
         program(reach)
-    except _Reached as reached:
+    except Reached as reached:
         arrays = tuple(jnp.asarray(one) if isinstance(one, int | float) else one for one in reached.arrays)
 
         specs = (PartitionSpec(),) * len(arrays) if mesh else ()
@@ -112,7 +99,7 @@ def _judged(
 
 
 def _stop(function: Callable[..., Any], arrays: tuple[Any, ...]) -> NoReturn:
-    raise _Reached(function, arrays)
+    raise Reached(function, arrays)
 
 
 def _execute(chip: str, mesh: Mapping[str, int], function: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
