@@ -50,6 +50,8 @@ class Case:
     """Where the kernel is, from the top of its repository."""
     call: Callable[[Any], Call]
     """Makes the call, given the module that the kernel is in."""
+    section: str = ""
+    """Of the page, where it is not the main one."""
 
     @property
     def repository(self) -> str:
@@ -61,19 +63,19 @@ CASES: dict[str, Case] = {}
 """By name, in the order of the list."""
 
 
-def enter(path: str, calls: Mapping[str, Callable[[Any], Call]]) -> None:
+def enter(path: str, calls: Mapping[str, Callable[[Any], Call]], *, section: str = "") -> None:
     """Enter kernels of one file into the list, each with what makes its call of the file's module."""
     for name, call in calls.items():
         if name in CASES:
             raise ValueError(f"{name!r} is in the list already")
-        CASES[name] = Case(name=name, path=path, call=call)
+        CASES[name] = Case(name=name, path=path, call=call, section=section)
 
 
-def case(name: str, *, path: str) -> Callable[[Callable[[Any], Call]], Callable[[Any], Call]]:
+def case(name: str, *, path: str, section: str = "") -> Callable[[Callable[[Any], Call]], Callable[[Any], Call]]:
     """Enter one kernel; the decorated function is its :attr:`Case.call`."""
 
     def decorate(call: Callable[[Any], Call]) -> Callable[[Any], Call]:
-        enter(path, {name: call})
+        enter(path, {name: call}, section=section)
         return call
 
     return decorate

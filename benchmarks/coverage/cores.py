@@ -9,10 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.coverage.calls import CASES, F32, Call, case, enter, ints, normal, permuted
+from benchmarks.coverage import calls
+from benchmarks.coverage.calls import CASES, F32, Call, ints, normal, permuted
 from benchmarks.coverage.tested import devices_of, of_blocks, of_method
 
-_BEFORE = frozenset(CASES)
+SECTION = "several cores"
+enter, case = partial(calls.enter, section=SECTION), partial(calls.case, section=SECTION)
 TESTS = "tests/pallas/tpu_"
 METHODS = {
     ("sparsecore_pallas_test.py", "v6e"): {
@@ -236,5 +238,5 @@ enter(
     },
 )
 
-NAMES = tuple(name for name in CASES if name not in _BEFORE)
+NAMES = tuple(name for name, entry in CASES.items() if entry.section == SECTION)
 """Of all these, in order."""
