@@ -22,7 +22,7 @@ def uninstall_options(parser: argparse.ArgumentParser) -> None:
 
 
 def uninstall_command(options: argparse.Namespace) -> int:
-    """List what there is, with sizes; with ``--yes`` remove it. Raises Refusal ``LEDGER_UNWRITABLE`` for what stays."""
+    """List what there is, with sizes; with ``--yes`` remove it. Raises Refusal ``INFRASTRUCTURE`` for what stays."""
     found = [(path, what, _bytes(path)) for path, what in made()]
     for path, what, size in found:
         print(f"{'removing' if options.yes else 'would remove'} {path} ({what}, {size / 1e6:,.1f} MB)")
@@ -38,7 +38,7 @@ def uninstall_command(options: argparse.Namespace) -> int:
     if home.INSTALLED:
         print("the package itself: `pip uninstall pallas-ratchet`")
     if left:
-        raise Refusal(Status.LEDGER_UNWRITABLE, f"not removed: {', '.join(map(str, left))}; make it writable")
+        raise Refusal(Status.INFRASTRUCTURE, f"not removed: {', '.join(map(str, left))}; make it writable")
     return Status.PASS.exit_code
 
 
@@ -53,9 +53,9 @@ def made() -> Iterator[tuple[Path, str]]:
         yield private, "compiled code and what is remembered of installed packages"
     elif private is not None and environments:
         yield private, "the folder of environments"
-    named = home.environment()
+    named = home.environment() if home.INSTALLED else None  # a clone's is inside of it
     outside = named is not None and (private is None or not named.is_relative_to(private))
-    if named is not None and outside and (named / home.LOCK.name).is_file():
+    if named is not None and outside and all((named / name).is_file() for name in (home.LOCK.name, "pyvenv.cfg")):
         yield named, "the judge's environment"
         guard = named.with_name(f"{named.name}.lock")
         if guard.is_file():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.commands import uninstall
 from ratchet.exam.judge.seal import seal
 from ratchet.launch import NO_ENVIRONMENT
 from ratchet.process.boot import home
@@ -193,6 +194,32 @@ def test_what_it_made_is_listed_and_then_removed(site, tmp_path):
     assert not own.exists()
     assert (outside / "mine").read_text() == "mine"
     assert "left: results.tsv, hlo_dumps/" in done.stdout
+
+
+def test_only_an_environment_is_removed_where_one_is_named(site, tmp_path):
+    """A clone has the lock, too."""
+    named, caches = tmp_path / "named", tmp_path / "caches"
+    named.mkdir()
+    for name in ("requirements.lock", "mine"):
+        (named / name).write_text("x")
+    where = {"folder": tmp_path, "XDG_CACHE_HOME": str(caches), "RATCHET_ENVIRONMENT": str(named)}
+    done = site.ratchet("uninstall", "--yes", **where)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert str(named) not in done.stdout
+    assert (named / "mine").exists()
+    (named / "pyvenv.cfg").write_text("x")
+    assert f"removing {named} (the judge's environment" in site.ratchet("uninstall", "--yes", **where).stdout
+    assert not named.exists()
+
+
+def test_a_clone_keeps_its_environment(tmp_path, monkeypatch):
+    clone = tmp_path / "clone"
+    (clone / ".venv").mkdir(parents=True)
+    for name in ("requirements.lock", "pyvenv.cfg"):
+        (clone / ".venv" / name).write_text("x")
+    monkeypatch.setattr(home, "PACKAGE_ROOT", clone)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert list(uninstall.made()) == []
 
 
 def test_the_private_folder_is_where_caches_are_but_in_no_repository(site, tmp_path):
