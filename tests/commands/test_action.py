@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ratchet.values.status import Status
 from ratchet.view.changes import MARKER
@@ -59,10 +59,9 @@ SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]
 
 
 def step(name):
-    """The shell text of one step of the Action."""
-    text = (HERE / "action" / "action.yml").read_text().partition(f"- name: {name}\n")[2].partition("    - name: ")[0]
-    run = text.partition("      run: ")[2]
-    return textwrap.dedent(run.removeprefix("|\n")).strip().strip("'")
+    """One step of the Action."""
+    steps = yaml.safe_load((HERE / "action" / "action.yml").read_text())["runs"]["steps"]
+    return next(one for one in steps if one["name"] == name)
 
 
 def written(kernels):
@@ -153,9 +152,8 @@ def comment(api, tmp_path):
             "GH_TOKEN": token,
             "no_proxy": "127.0.0.1",
         }
-        done = subprocess.run(
-            [*SHELL, step("Comment")], env={**os.environ, **variables}, capture_output=True, text=True, check=False
-        )
+        command = [*SHELL, step("Comment")["run"]]
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         return done.stdout
@@ -227,6 +225,8 @@ class Runner:
         self.sample, self.temp, self.caches = sample, root / "a runner", caches
         self.action, self.home = root / "an action", root / "nobody's home"
         subprocess.run(["git", "clone", "-q", HERE, self.action], check=True)
+        python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+        self.inputs = {"python": python, "package": "", "base": "HEAD^"}
         for folder in (self.temp, self.home, caches):
             folder.mkdir(exist_ok=True)
         self.files = {name: self.temp / name for name in ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT")}
@@ -237,6 +237,10 @@ class Runner:
     def outputs(self, name="GITHUB_OUTPUT"):
         return dict(line.split("=", 1) for line in self.files[name].read_text().splitlines())
 
+    def value(self, text):
+        """What an expression of a step is: an input's, or what an earlier step wrote."""
+        return {**self.inputs, **self.outputs()}.get(text.strip("${} ").rpartition(".")[2], "")
+
     def run(self, name, **more):
         added = self.files["GITHUB_PATH"].read_text().splitlines()
         variables = {
@@ -245,14 +249,12 @@ class Runner:
             "PATH": os.pathsep.join([*added, "/usr/bin", "/bin"]),
             "RUNNER_TEMP": str(self.temp),
             "GITHUB_ACTION_PATH": str(self.action / "action"),
-            "PYTHON": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
-            "PACKAGE": "",
-            "BASE": "HEAD^",
             **{name: str(file) for name, file in self.files.items()},
             **self.outputs("GITHUB_ENV"),
+            **{variable: self.value(text) for variable, text in step(name)["env"].items()},
         }
         return subprocess.run(
-            [*SHELL, step(name)],
+            [*SHELL, step(name)["run"]],
             cwd=self.sample,
             env={**variables, **more},
             capture_output=True,
@@ -281,12 +283,27 @@ def test_the_cache_is_that_of_the_lock_and_the_python(sample, tmp_path):
     runner = Runner(sample, tmp_path, tmp_path / "caches")
     first = runner.key()
     assert re.fullmatch(r"ratchet-[0-9a-f]{16}-[0-9a-f]{16}", first["key"])
-    assert runner.outputs("GITHUB_ENV") == {"XDG_CACHE_HOME": first["folder"]}
+    assert runner.outputs("GITHUB_ENV") == {}, "later steps keep their caches"
     assert runner.key() == first
     with (runner.action / "requirements.lock").open("a") as lock:
         lock.write("# changed\n")
     assert runner.key()["key"] != first["key"]
     assert all(f"steps.key.outputs.{name} }}}}" in (HERE / "action" / "action.yml").read_text() for name in first)
+
+
+@pytest.mark.parametrize("package", ["none", ""])
+def test_what_was_set_up_before_is_found_where_nothing_is_installed(sample, tmp_path, package):
+    """The step *Compare* alone, with a `ratchet` that says where it looks for its environment."""
+    runner = Runner(sample, tmp_path, tmp_path / "caches")
+    program = tmp_path / "bin" / "ratchet"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "in $XDG_CACHE_HOME"\n')
+    program.chmod(0o755)
+    runner.files["GITHUB_PATH"].write_text(f"{program.parent}\n")
+    assert step("Key")["if"] == step("Install")["if"] == "inputs.package != 'none'"
+    theirs = "/a cache of the job's"
+    expected = theirs if package == "none" else runner.key()["folder"]
+    assert runner.run("Compare", XDG_CACHE_HOME=theirs).stdout == f"in {expected}\n"
 
 
 @pytest.mark.slow
