@@ -27,6 +27,7 @@ FILE = "ratchet-baseline.json"
 ALLOWED = 0.02
 """Share by which a latency may grow over its baseline, unless the file says another: from this distance on the model
 ranks two versions of a kernel right nine times in ten (``ratchet/loop/compare.py``)."""
+_TOO_LARGE = (Status.VMEM_OVERFLOW.name, Status.SMEM_OVERFLOW.name)
 _STATE = pytest.StashKey["_State"]()
 
 
@@ -51,7 +52,7 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits:
-    """Whether a program fits in VMEM: true or false, with every allocation as text."""
+    """Whether a program fits in VMEM and SMEM: true or false, with every allocation as text."""
 
     fits: bool
     text: str
@@ -283,12 +284,12 @@ def ratchet_baseline(request: pytest.FixtureRequest) -> Baseline:
 
 @pytest.fixture
 def ratchet_fits(request: pytest.FixtureRequest, ratchet_chip: str) -> Callable[..., Fits]:
-    """``assert ratchet_fits(fn, *inputs)``: its kernels fit in VMEM; where not, the assertion shows what fills it."""
+    """``assert ratchet_fits(fn, *inputs)``: it fits in VMEM and SMEM; else the assertion shows what fills them."""
     state = request.config.stash[_STATE]
 
     def fits(function: Callable[..., Any], *inputs: Any) -> Fits:
         one = _or_skip(lambda: state.explain(function, inputs, ratchet_chip))
-        fitting = Fits(fits=one["status"] != Status.VMEM_OVERFLOW.name, text=one["vmem"])
+        fitting = Fits(fits=one["status"] not in _TOO_LARGE, text=one["vmem"])
         if not fitting:  # pytest shortens what an assertion shows, and leaves this whole
             print(fitting.text)
         return fitting

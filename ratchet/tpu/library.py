@@ -216,11 +216,11 @@ def explain(
 
     Returns:
         Latency with its band, by operation and source line, what limits each, VMEM by allocation, and copies. A program
-        that does not fit in VMEM is explained, too: ``status`` is ``VMEM_OVERFLOW``. So is one that the machine cannot
-        model: ``status`` and ``reason`` name what it does not know.
+        that does not fit in VMEM or SMEM is explained, too: ``status`` is ``VMEM_OVERFLOW`` or ``SMEM_OVERFLOW``. So is
+        one that the machine cannot model: ``status`` and ``reason`` name what it does not know.
 
     Raises:
-        Refusal: as :func:`compile`, except ``VMEM_OVERFLOW``.
+        Refusal: as :func:`compile`, except ``VMEM_OVERFLOW`` and ``SMEM_OVERFLOW``.
     """
     known = _chip(chip)
     artefact = _artefact(program, arrays, chip, mesh, specs)

@@ -73,8 +73,9 @@ class OpShare:
 class Explanation:
     """What a program costs on one chip and why: modelled latency by operation, VMEM, copies.
 
-    ``status`` is ``PASS`` where everything is known. ``VMEM_OVERFLOW``: it does not compile, and ``vmem`` says why.
-    Anything else is what the schedule machine refused to model: ``reason`` names it, and there is no ``timeline``.
+    ``status`` is ``PASS`` where everything is known. ``VMEM_OVERFLOW`` or ``SMEM_OVERFLOW``: it does not
+    compile, and ``vmem`` or ``smem`` says why. Anything else is what the schedule machine refused to model: ``reason``
+    names it, and there is no ``timeline``.
     """
 
     title: str

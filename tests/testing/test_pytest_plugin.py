@@ -92,6 +92,21 @@ def sample(pytester, monkeypatch):
     return run
 
 
+FITS = """
+import pytest
+from ratchet.testing import pytest_plugin
+
+@pytest.mark.parametrize("status", ["PASS", "NOT_MODELLED", "VMEM_OVERFLOW", "SMEM_OVERFLOW"])
+def test_fits(ratchet_fits, monkeypatch, status):
+    monkeypatch.setattr(pytest_plugin._State, "explain", lambda *_: {"status": status, "vmem": "what fills it"})
+    assert bool(ratchet_fits(None)) is (status in ("PASS", "NOT_MODELLED"))
+"""
+
+
+def test_what_overflows_either_memory_does_not_fit(sample):
+    sample(test_fits=FITS).assert_outcomes(passed=4)
+
+
 COMPARED = """
 from ratchet.testing.pytest_plugin import Latency
 
