@@ -45,7 +45,7 @@ from ratchet.values.status import Refusal, Status
 from ratchet.view.document import dumps
 from ratchet.view.points import candidates_document, candidates_table, search_text
 from ratchet.view.searching import Screen, decided, stopped
-from ratchet.view.verdicts import near, offer, ranked, sweep_document, sweep_line, sweep_table
+from ratchet.view.verdicts import best_of, offer, ranked, sweep_document, sweep_line, sweep_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 PARENT, WHOLE = "the parent", "the whole change"
@@ -112,16 +112,16 @@ def sweep_command(options: argparse.Namespace, *, root: Path, kernel: Path, func
 
 
 def _with_values(sweep: Sweep, results: Sequence[SweepResult], say: Say) -> list[SweepResult]:
-    """The points, ranked, the fastest with its values checked: where they are wrong, the next ones, a few at most."""
+    """The points, ranked, the best with its values checked: where they are wrong, the next ones, a few at most."""
     ordered = list(results)
     for _ in range(_CHECKED):
-        best = ordered[0]
-        if not best.point or best.verdict.status is not Status.UNCHECKED or near(best, ordered):
+        best = best_of(ordered)
+        if best is None or best.verdict.status is not Status.UNCHECKED:
             break
         say(f"checking the values of the best: {in_words(best.point)}")
         (checked,) = dataclasses.replace(sweep, values=True).run([best.point])
         say(sweep_line(checked))
-        ordered = ranked([checked, *ordered[1:]])
+        ordered = ranked([checked, *(one for one in ordered if one is not best)])
     return ordered
 
 

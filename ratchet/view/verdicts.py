@@ -68,14 +68,22 @@ def near(one: SweepResult, results: Sequence[SweepResult]) -> str:
     return f"counts as the same as the file: {comparison.kind}" if comparison.same else ""
 
 
+def best_of(results: Sequence[SweepResult]) -> SweepResult | None:
+    """Of ranked points the first that counts as faster than the file as it is; None where none does."""
+    base = _as_it_is(results)
+    bar = base.verdict.score.latency_ms if base and base.verdict.score else math.inf
+    faster = (one for one in results if one.point and one.verdict.score and one.verdict.score.latency_ms < bar)
+    return next((one for one in faster if not near(one, results)), None)
+
+
 def _as_it_is(results: Sequence[SweepResult]) -> SweepResult | None:
     return next((one for one in results if not one.point), None)
 
 
 def offer(results: Sequence[SweepResult], *, kernel: str) -> str:
     """How to try the best point as an experiment: two commands, each word quoted for a shell."""
-    best = results[0]
-    if not best.point or near(best, results):
+    best = best_of(results)
+    if best is None:
         return "No point is faster than the file as it is."
     sweep = ["sweep", kernel, *(f"{name}={value!r}" for name, value in best.point.items()), "--apply"]
     experiment = ["--kernel", kernel, f"experiment: {in_words(best.point)}"]

@@ -12,7 +12,7 @@ from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import V5E
-from ratchet.values import Conditions, SweepResult
+from ratchet.values import Band, Conditions, SweepResult
 from ratchet.values.status import Refusal, Status
 from ratchet.view.verdicts import ranked
 from tests.exam.judge.programs import examined
@@ -94,24 +94,28 @@ def test_a_file_without_a_problem_is_told_how_to_get_one(kernel):
     assert caught.value.status is Status.NOT_FOUND
 
 
+def made(latency_ms, status=Status.UNCHECKED, wait_ms=0.0, banded=False, **point):
+    one = verdict(status)
+    band = Band(bound_by="bandwidth", low_ms=latency_ms * 0.9, high_ms=latency_ms * 1.1) if banded else None
+    score = one.score and dataclasses.replace(one.score, latency_ms=latency_ms, band=band, wait_ms=wait_ms)
+    run = one.timeline and dataclasses.replace(one.timeline, cycles=int(latency_ms * 1000))
+    return SweepResult(point=point, verdict=dataclasses.replace(one, score=score, timeline=run), seconds=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checks:
+    """Checks values: those of BQ 3 are wrong."""
+
+    values: bool = False
+
+    def run(self, points):
+        (point,) = points
+        assert self.values
+        yield made(1.0, Status.WRONG_VALUES, **point) if point == {"BQ": 3} else made(2.0, Status.PASS, **point)
+
+
 def test_the_fastest_point_whose_values_are_right_comes_first():
     """The fastest is wrong: it is checked, goes to the end, and the next one is checked."""
-
-    def made(latency_ms, status=Status.UNCHECKED, **point):
-        one = verdict(status)
-        score = one.score and dataclasses.replace(one.score, latency_ms=latency_ms, band=None)
-        run = one.timeline and dataclasses.replace(one.timeline, cycles=int(latency_ms * 1000))
-        return SweepResult(point=point, verdict=dataclasses.replace(one, score=score, timeline=run), seconds=0.0)
-
-    @dataclasses.dataclass(frozen=True)
-    class Checks:
-        values: bool = False
-
-        def run(self, points):
-            (point,) = points
-            assert self.values
-            yield made(1.0, Status.WRONG_VALUES, **point) if point == {"BQ": 3} else made(2.0, Status.PASS, **point)
-
     said = []
     given = [made(1.0, BQ=3), made(2.0, BQ=2), made(3.0)]
     ordered = commands._with_values(Checks(), given, said.append)
@@ -119,3 +123,14 @@ def test_the_fastest_point_whose_values_are_right_comes_first():
         (2, "PASS"), (None, "UNCHECKED"), (3, "WRONG_VALUES"),
     ]  # fmt: skip
     assert said[0] == "checking the values of the best: BQ 3"
+
+
+def test_a_point_that_counts_as_the_same_is_not_the_one_that_is_checked():
+    said = []
+    given = [
+        made(2.98, wait_ms=1.48, banded=True, BQ=1),
+        made(2.99, wait_ms=1.5, banded=True, BQ=2),
+        made(3.0, wait_ms=1.5, banded=True),
+    ]
+    commands._with_values(Checks(), given, said.append)
+    assert said[0] == "checking the values of the best: BQ 2"

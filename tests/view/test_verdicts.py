@@ -12,7 +12,7 @@ from ratchet.values import Band, Conditions, SweepResult
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from ratchet.view import verdicts
-from ratchet.view.verdicts import across_document, across_table, near, offer, sweep_table
+from ratchet.view.verdicts import across_document, across_table, best_of, near, offer, sweep_table
 from tests.view.timelines import verdict
 
 
@@ -75,6 +75,11 @@ def test_a_point_too_near_to_be_ranked_is_not_offered():
     assert near(waits_less, [waits_less, base]) == "counts as the same as the file: a change of waiting under 1%"
     assert offer([waits_less, base], kernel="kernel.py") == "No point is faster than the file as it is."
     assert near(base, [waits_less, base]) == ""
+    issues_less = timed(1.995, 1.0, 8900, BQ=512)
+    assert best_of([waits_less, issues_less, base]) is issues_less, "the fastest that counts"
+    assert "BQ=512" in offer([waits_less, issues_less, base], kernel="kernel.py")
+    assert best_of([waits_less, base, timed(2.5, 1.0, 9900, BQ=64)]) is None
+    assert best_of([timed(2.0, 1.0, 8900, BQ=64), base]) is None, "as fast is not faster"
 
 
 def test_numbers_of_a_sweep_are_under_one_another():
