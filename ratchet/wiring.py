@@ -233,12 +233,13 @@ def make_folders(root: Path, evidence_id: str = "") -> None:
 
 
 def prune_evidence(root: Path, rows: Iterable[Row | None], say: Callable[[str], None]) -> None:
-    """Remove old evidence but that of ``rows`` and the newest with a latency of each kernel; says how much went."""
+    """Remove old evidence but that of ``rows`` and of each kernel's incumbent; says how much went."""
     with contextlib.suppress(Refusal, OSError):  # evidence that stays too long is no reason to fail
-        newest = {row.kernel: row.id for row in log.rows(root) if row.median_ms}
-        keep = {*newest.values(), *(row.id for row in rows if row is not None)}
+        incumbents = {row.kernel: row.id for row in log.rows(root) if row.median_ms and row.in_place}
+        keep = {*incumbents.values(), *(row.id for row in rows if row is not None)}
         if gone := evidence_room.prune(root, log.experiments(root), keep=keep):
-            stays = f"the newest {evidence_room.KEEP_NEWEST} keep theirs, and each kernel its newest"
+            most = f"{evidence_room.KEEP_NEWEST} experiments, {evidence_room.MAX_BYTES >> 30} GiB"
+            stays = f"{most} and each kernel's incumbent stay"
             say(f"evidence of {len(gone)} older experiment{'s' * (len(gone) > 1)} was removed from {DUMPS}/: {stays}")
 
 

@@ -222,8 +222,16 @@ def test_a_kernel_is_modelled_again_for_a_report_once(tmp_path):
     assert wiring.modelled_again(tmp_path, row(id="e3", kernel="k.py", chip="A100"), b"", judge, said.append) is None
 
 
-def test_evidence_that_goes_is_said_and_each_kernels_newest_stays(tmp_path, monkeypatch):
-    rows = [row(id=f"e{number:02}", kernel="a.py" if number < 2 else "b.py", median_ms="1.0") for number in range(24)]
+def test_evidence_that_goes_is_said_and_each_kernels_incumbent_stays(tmp_path, monkeypatch):
+    rows = [
+        row(
+            id=f"e{number:02}",
+            kernel="a.py" if number < 2 else "b.py",
+            median_ms="1.0",
+            decision=Decision.KEPT if number in (0, 3) else Decision.REVERTED,
+        )
+        for number in range(26)
+    ]
     monkeypatch.setattr(wiring.log, "rows", lambda _root: tuple(rows))
     monkeypatch.setattr(wiring.log, "experiments", lambda _root: tuple(one.id for one in rows))
     for one in rows:
@@ -233,7 +241,7 @@ def test_evidence_that_goes_is_said_and_each_kernels_newest_stays(tmp_path, monk
     said = []
     wiring.prune_evidence(tmp_path, (rows[2], None), said.append)
     left = {path.name for path in (tmp_path / "hlo_dumps").iterdir() if path.is_dir()}
-    assert {"e01", "e02", "e04", "e23"} <= left
-    assert not {"e00", "e03"} & left
+    assert {"e00", "e02", "e03", "e06", "e25"} <= left
+    assert not {"e01", "e04", "e05"} & left
     (line,) = said
-    assert line.startswith("evidence of 2 older experiments was removed from hlo_dumps/: the newest 20 keep theirs")
+    assert line.startswith("evidence of 3 older experiments was removed from hlo_dumps/: 20 experiments, 1 GiB")
