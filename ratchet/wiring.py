@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import tempfile
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -341,8 +342,11 @@ def modelled_again(
     folder = own.path / _MODELLED / made_by
     if paths.exists(folder / DUMPS / TIMELINE):
         return folder
-    say(f"modelling {row.kernel} for its cycles: its evidence is not on this disk (--no-judge leaves it out)")
-    paths.remove(own.path / _MODELLED)
+    say(
+        f"modelling {row.kernel} for its cycles, minutes for a large kernel: its evidence is not on this disk "
+        "(--no-judge leaves it out)"
+    )
+    new = f"{_MODELLED}-{os.getpid()}"  # renamed where it is whole
     with tempfile.TemporaryDirectory(prefix="ratchet-") as work:
         kernel = Path(work, Path(row.kernel).name)
         paths.write(kernel, source)
@@ -352,18 +356,22 @@ def modelled_again(
             kernel_rel=row.kernel,
             conditions=judge.conditions(row.kernel),
             chip=judge.chip,
-            evidence=folder / DUMPS,
+            evidence=own.path / new / DUMPS,
             model_only=True,
         )
         try:
             verdict = function(request)
-            write_views(verdict, request, trace_of(folder / TRACES, row.id))
+            if verdict.timeline is None:
+                raise Refusal(verdict.status, f"{verdict.status.name}: {verdict.reason}")
+            write_views(verdict, request, trace_of(own.path / new / TRACES, row.id))
+            own.remove(_MODELLED)
+            own.make_folder(_MODELLED)
+            own.rename(new, f"{_MODELLED}/{made_by}")
         except (Refusal, OSError) as error:
             say(f"{row.kernel} could not be modelled: {error}")
             return None
-    if verdict.timeline is None:
-        say(f"{row.kernel} could not be modelled: {verdict.status.name}: {verdict.reason}")
-        return None
+        finally:
+            own.remove(new)
     return folder
 
 

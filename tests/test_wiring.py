@@ -211,7 +211,8 @@ def test_a_kernel_is_modelled_again_for_a_report_once(tmp_path):
     assert (folder / "hlo_dumps" / "timeline.json").is_file()
     assert wiring.trace_of(folder / "profile_data", "e1").is_file()
     assert said == [
-        "modelling a folder/kernel.py for its cycles: its evidence is not on this disk (--no-judge leaves it out)"
+        "modelling a folder/kernel.py for its cycles, minutes for a large kernel: its evidence is not on this disk "
+        "(--no-judge leaves it out)"
     ]
     assert wiring.modelled_again(tmp_path, one, source, judge, said.append) == folder
     assert len(said) == 1
@@ -219,6 +220,15 @@ def test_a_kernel_is_modelled_again_for_a_report_once(tmp_path):
     wrong = wiring.modelled_again(tmp_path, row(id="e2", kernel="k.py", chip="v5e"), b"1 +", judge, said.append)
     assert wrong is None
     assert said[-1].startswith("k.py could not be modelled: ")
+
+    def killed(request, **_):
+        request.evidence.mkdir(parents=True)
+        (request.evidence / "timeline.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wiring.modelled_again(tmp_path, row(id="e4", kernel="k.py", chip="v5e"), source, killed, said.append)
+    assert [path.name for path in (tmp_path / ".ratchet").glob("modelled*/*")] == [folder.name], "none in part"
     assert wiring.modelled_again(tmp_path, row(id="e3", kernel="k.py", chip="A100"), b"", judge, said.append) is None
 
 

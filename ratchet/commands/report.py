@@ -49,12 +49,16 @@ def _no_judge(parser: argparse.ArgumentParser) -> None:
 
 
 def _model(options: argparse.Namespace, root: Path, function: JudgeFunction | None, say: Say) -> Model:
-    """Models a kernel for a page, once; nothing where nobody wants that."""
+    """Models a kernel for a page, once, also where that fails; nothing where nobody wants that."""
+    failed: set[str] = set()
 
     def model(row: Row, source: bytes) -> Path | None:
-        if function is None or options.no_judge:
+        if function is None or options.no_judge or row.id in failed:
             return None
-        return modelled_again(root, row, source, function, say)
+        folder = modelled_again(root, row, source, function, say)
+        if folder is None:
+            failed.add(row.id)
+        return folder
 
     return model
 

@@ -8,6 +8,7 @@ import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -23,8 +24,9 @@ from ratchet.values import Span, SpanKind
 from ratchet.values.row import Origin
 from ratchet.values.status import Refusal, Status
 from ratchet.view.xspace import trace_path, write_xspace
+from ratchet.wiring import JudgeFunction
 from tests.loop.stage import Stage, kernel_text
-from tests.view.timelines import timeline
+from tests.view.timelines import row, timeline
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +151,14 @@ def test_a_clone_has_rows_but_neither_evidence_nor_reverted_kernels(repository: 
     assert "No grid step is recorded here" not in text
     assert material(repository, "kernel.py", model).evidence.is_new is False
     assert len(asked_for) == 1, "what is on the disk is not modelled"
+
+
+def test_a_kernel_that_cannot_be_modelled_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(report, "modelled_again", lambda _root, one, *_: tried.append(one.id))
+    model = report._model(asked(), tmp_path, create_autospec(JudgeFunction), silent)
+    assert [model(row(id=name), b"") for name in ("e1", "e1", "e2")] == [None] * 3
+    assert tried == ["e1", "e2"]
 
 
 def test_evidence_that_is_none_is_not_shown(repository: Path) -> None:
