@@ -15,7 +15,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.history import coloured, terminal_width
 from ratchet.commands.options import json_option
 from ratchet.exam.judge import evidence
 from ratchet.exam.measure import devices
@@ -26,6 +25,7 @@ from ratchet.process.boot import home
 from ratchet.process.root import Root
 from ratchet.process.sandbox.child import NAMES, Child
 from ratchet.values.status import Refusal, Status
+from ratchet.view.console import coloured, terminal_width
 from ratchet.view.document import dumps, or_null, plain
 from ratchet.view.text import clean, wrapped
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.history import terminal_width
 from ratchet.commands.options import PROGRAM, jax_option, json_option, judging, kernel_file, text_option
 from ratchet.commands.options import evaluator as evaluator_of
 from ratchet.exam.candidate import configuration, target
@@ -32,6 +31,7 @@ from ratchet.project.table import Project
 from ratchet.tpu.chips import V5E
 from ratchet.values import MEASURED, Decision
 from ratchet.values.status import Refusal, Status
+from ratchet.view.console import terminal_width
 from ratchet.view.document import dumps
 from ratchet.view.streams import Progress
 from ratchet.view.terminal import report, result_line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import select
@@ -30,6 +29,7 @@ from ratchet.search import progress
 from ratchet.values import Row, Timeline
 from ratchet.values.difference import Side
 from ratchet.values.status import Refusal, Status
+from ratchet.view.console import coloured, terminal_width
 from ratchet.view.difference import difference_document, difference_text
 from ratchet.view.document import dumps
 from ratchet.view.ledger import (
@@ -235,22 +235,6 @@ def _of_kernel(root: Path, kernel: Path | None) -> tuple[Row, ...]:
         message = f"{os.path.relpath(kernel)} is no file, and {NAME} has no row of it"
         raise Refusal(Status.NOT_FOUND, f"{message}; it has rows of {listed or 'no file yet'}")
     return own
-
-
-def terminal_width() -> int | None:
-    """Columns to fit: ``COLUMNS``, or of the terminal, also behind a pipe; None where nothing says."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit() and int(given[:6]):
-        return max(20, int(given[:6]))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            return max(20, os.get_terminal_size(stream.fileno()).columns)
-    return None
-
-
-def coloured() -> bool:
-    """Whether output may have colours: https://no-color.org."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _is_file(root: Path, path: str) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ratchet.commands.branches import branch_options, modelling, on_line
-from ratchet.commands.history import terminal_width
 from ratchet.commands.options import (
     PROGRAM,
     chip_option,
@@ -42,6 +41,7 @@ from ratchet.search.sweep import Sweep
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import MEASURED, Decision, Point, Row, SweepResult
 from ratchet.values.status import Refusal, Status
+from ratchet.view.console import terminal_width
 from ratchet.view.document import dumps
 from ratchet.view.points import candidates_document, candidates_table, search_text
 from ratchet.view.searching import Screen, decided, stopped

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ratchet.commands.history import terminal_width
 from ratchet.commands.options import PROGRAM, json_option, knobs_argument, target_options
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.source_closure import SourceClosure
@@ -35,6 +34,7 @@ from ratchet.tune.fit import search
 from ratchet.values import Explanation, Point, Program
 from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
+from ratchet.view.console import terminal_width
 from ratchet.view.document import dumps
 from ratchet.view.explain import explain_document, explain_text, vmem_text
 from ratchet.view.points import fit_document, fit_line, fit_table

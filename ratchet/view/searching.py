@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Sequence
 from typing import TextIO
@@ -16,6 +15,7 @@ from ratchet.kernelfile.knobs import in_words
 from ratchet.search.progress import Searching
 from ratchet.search.space import Observation, Space
 from ratchet.values import Decision
+from ratchet.view.console import width_of
 from ratchet.view.text import cause, clean, cut, fixed, time_change, times, wrapped
 
 _WORDS = ("faster", "slower", "counts as the same", "the same to the last digit")
@@ -91,7 +91,7 @@ class Screen:
         self._space, self._before = space, began_ms
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
         self._is_live = self._console.is_terminal and not self._console.is_dumb_terminal
-        self._width = self._console.width if self._is_live or os.environ.get("COLUMNS") else None
+        self._width = width_of(stream or sys.stderr)
 
     def head(self, now: Searching) -> None:
         """What is known of all of it."""

@@ -73,12 +73,6 @@ def test_what_is_piped_fits_the_width_that_is_given(stage, capsys, monkeypatch, 
         assert max(map(len, run(capsys, stage, *words).splitlines())) <= width
 
 
-@pytest.mark.parametrize("given", ["", "0", "wide", "-3"])
-def test_a_width_that_is_none_is_not_one(monkeypatch, capsys, given):
-    monkeypatch.setenv("COLUMNS", given)
-    assert history.terminal_width() is None
-
-
 def test_a_pipe_gets_whole_notes_and_no_control_characters(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, stage, "log")
     assert "ends here\n" in text
@@ -98,18 +92,6 @@ def test_a_terminal_gets_lines_that_fit(stage, capsys, monkeypatch):
         fits = [line for line in text.split("\n") if cell_len(line) <= 40]
         assert len(fits) >= text.count("\n") - (words[0] in ("status", "show")) * 9, words  # hashes are never cut
         assert stage.rows()[-1].id in text
-
-
-def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert history.coloured()
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not history.coloured()
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert not history.coloured()
 
 
 def test_json_of_each(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
