@@ -32,6 +32,7 @@ from ratchet.tpu.dump.files import OPTIMIZED, load_hlo
 from ratchet.tpu.explain import explain_artefact
 from ratchet.tune.fit import search
 from ratchet.values import Explanation, Point, Program
+from ratchet.values.omission import Unmodelled
 from ratchet.values.points import Fit
 from ratchet.values.status import Refusal, Status
 from ratchet.view.console import terminal_width
@@ -320,20 +321,27 @@ class Compilers:
         """
         folder = folder or self.new_folder()
         artefact, child = exported.artefact(title), self.child(chip)
-        steering = partial(self._steering, frozen) if frozen is not None else None
-        return explain_artefact(artefact, CHIPS[chip], folder, child, title=title, modelled=modelled, steering=steering)
+        left_out: list[Unmodelled] = []
+        steering = partial(self._steering, frozen, left_out) if frozen is not None else None
+        found = explain_artefact(
+            artefact, CHIPS[chip], folder, child, title=title, modelled=modelled, steering=steering
+        )
+        run = found.timeline
+        return replace(found, timeline=replace(run, not_modelled=(*left_out, *run.not_modelled))) if run else found
 
-    def _steering(self, frozen: Problem, program: Program) -> Mapping[int | str, Any]:
-        """As a verdict has it: inputs by position, and on one chip what XLA computes of them for kernels."""
+    def _steering(self, frozen: Problem, left_out: list[Unmodelled], program: Program) -> Mapping[int | str, Any]:
+        """As a verdict has it: inputs by position, and on one chip what XLA computes of them for kernels.
+
+        ``left_out`` gets what the modelled run leaves out for it.
+        """
         with Workers(CHIPS[program.chip], compiles=False, one_file=True) as workers:
             exam = Examiner(workers=workers, root=self.folder)
-            taken: dict[int | str, Any] = dict(exam.steering(frozen))
             operands = computed_operands(load_hlo(program.dump_dir)) if len(program.chip_ids) == 1 else ()
-            if operands:
-                seen = workers.root / compiling.PROGRAM  # the values child sees no other folder
-                paths.write(seen, paths.read(program.dump_dir / compiling.PROGRAM))
-                taken |= exam.computed(frozen, seen, operands)[0][0]
-        return taken
+            seen = workers.root / compiling.PROGRAM  # the values child sees no other folder
+            paths.write(seen, paths.read(program.dump_dir / compiling.PROGRAM))
+            (steering, computed), found = exam.steered(frozen, seen, operands)
+            left_out += found
+        return {**steering, **(computed[0] if computed else {})}
 
     def new_folder(self) -> Path:
         """An empty one."""

@@ -23,6 +23,7 @@ from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tpu.computed_operands import ComputedOperand, Draw, Steering
 from ratchet.values import Artefact, Parity, control
 from ratchet.values.control import ControlFlow
+from ratchet.values.omission import Unmodelled
 from ratchet.values.records import Record
 
 PUBLIC = bytes(8)
@@ -153,6 +154,15 @@ class Examiner:
             some = instances.steering(problem.inputs)
             self._steering[problem.short] = self.draws(problem, None, (), [PUBLIC])[0][0] if some else {}
         return self._steering[problem.short]
+
+    def steered(
+        self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]
+    ) -> tuple[Draw, tuple[Unmodelled, ...]]:
+        """What steers the modelled run of a compiled program, as ``steering`` and ``computed`` have it, and what that
+        leaves out. Raises Refusal as ``computed``."""
+        steering = self.steering(problem)
+        computed, same = self.computed(problem, program, operands) if operands else ([], True)
+        return (steering, computed), () if same else (Unmodelled.FLOAT_TABLES,)
 
     def computed(
         self, problem: Problem, program: Path, operands: Sequence[ComputedOperand]

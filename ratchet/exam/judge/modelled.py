@@ -23,7 +23,6 @@ from ratchet.tpu.compiler.fast import route
 from ratchet.tpu.computed_operands import ComputedOperand, Draw, computed_operands
 from ratchet.tpu.dump.files import load_hlo, tokens_in
 from ratchet.values import Artefact, Parity, Program, Score, Timeline
-from ratchet.values.omission import Unmodelled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +66,10 @@ class Modelled:
 
     def latency(self, problem: Problem, built: Program) -> tuple[Timeline, str]:
         """A step of a verdict: the schedule machine over the compiled program, on every chip of the problem's mesh."""
-        steering, operands = self.exam.steering(problem), computed_operands(load_hlo(built.dump_dir))
-        computed, same = self.exam.computed(problem, self._program(built), operands) if operands else ([], True)
-        timeline, summary = self._modelled(problem, built, (steering, computed), detail=self.request.deep)
-        if not same:
-            timeline = replace(timeline, not_modelled=(Unmodelled.FLOAT_TABLES, *timeline.not_modelled))
-        return timeline, summary
+        operands = computed_operands(load_hlo(built.dump_dir))
+        draw, left_out = self.exam.steered(problem, self._program(built), operands)
+        timeline, summary = self._modelled(problem, built, draw, detail=self.request.deep)
+        return replace(timeline, not_modelled=(*left_out, *timeline.not_modelled)), summary
 
     def _program(self, built: Program) -> Path:
         return built.dump_dir / compiling.PROGRAM
