@@ -103,14 +103,8 @@ def exported(function: Callable[..., Any], arrays: Sequence[Any], chip: str, sta
         from ratchet.tpu.chips import CHIPS
         from ratchet.values import Mesh
 
-        leaves, tree = jax.tree.flatten(tuple(arrays))
-        shapes = jax.tree.leaves(jax.eval_shape(lambda *given: given, *arrays))
-        try:
-            with exporting.lowering(Mesh(), CHIPS[chip]):
-                program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), shapes)
-            return bytes(exporting.in_stablehlo(program, stablehlo).serialize()), leaves
-        except Exception as error:
-            raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
+        program = exporting.serialised(function, arrays, Mesh(), CHIPS[chip], newest=stablehlo)
+        return program, jax.tree.leaves(tuple(arrays))
 
 
 def write(path: Path, leaf: Any) -> dict[str, Any]:

@@ -129,8 +129,8 @@ class _State:
         self.path.write_text(json.dumps(dict(sorted(entries.items())), indent=2) + "\n")
 
     def judge(self) -> Judge:
-        """The process that compiles and executes, started when it is first needed. Raises Refusal."""
-        if self.started is None:
+        """The process that compiles and executes, started when it is first needed, or where it died. Raises Refusal."""
+        if self.started is None or self.started.process.poll() is not None:
             self.started = Judge.start()
         return self.started
 

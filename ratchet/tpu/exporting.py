@@ -52,6 +52,26 @@ def traced(function: Callable[..., Any], avals: Sequence[Any], platform: str = "
     return made, jitted.trace(*avals).jaxpr
 
 
+def serialised(function: Callable[..., Any], arrays: Sequence[Any], mesh: Mesh, chip: Chip, newest: str = "") -> bytes:
+    """``function`` of arrays or pytrees of them, traced and lowered for one TPU or a slice; its inputs are the leaves.
+
+    Args:
+      newest: written in no newer StableHLO; ``""``: in this JAX's.
+
+    Raises:
+      Refusal: what was raised while tracing and lowering, its cause kept; as ``lowering``.
+    """
+    try:
+        leaves, tree = jax.tree.flatten(jax.eval_shape(lambda *given: given, *arrays))
+        with lowering(mesh, chip) as ambient:
+            program = exported(lambda *given: function(*jax.tree.unflatten(tree, given)), placed(leaves, mesh, ambient))
+        return bytes((in_stablehlo(program, newest) if newest else program).serialize())
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal(status_of(error), f"cannot export: {in_one_line(error)}") from error
+
+
 def read(program: bytes) -> export.Exported:
     """A serialised program, of whatever JAX since 0.7.2: from 0.12 on JAX refuses those that are half a year old.
 

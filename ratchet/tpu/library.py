@@ -47,19 +47,9 @@ def export(
         Refusal: ``USAGE`` for a chip that is not known; what was raised while tracing and lowering, as
             ``LOWERING_FAILED``, ``UNALIGNED_BLOCK``, ``UNSUPPORTED_PRIMITIVE`` or ``HOST_CALLBACK``, its cause kept.
     """
-    import jax
-
     from ratchet.tpu import exporting
 
-    known, layout = _chip(chip), _mesh(mesh, specs)
-    try:
-        leaves, tree = jax.tree.flatten(jax.eval_shape(lambda *given: given, *arrays))
-        with exporting.for_tpu(layout, known) as ambient:
-            placed = exporting.placed(leaves, layout, ambient)
-            program = exporting.exported(lambda *given: function(*jax.tree.unflatten(tree, given)), placed)
-        return bytes(program.serialize())
-    except Exception as error:
-        raise Refusal(exporting.status_of(error), f"cannot export: {exporting.in_one_line(error)}") from error
+    return exporting.serialised(function, arrays, _mesh(mesh, specs), _chip(chip))
 
 
 def compile(

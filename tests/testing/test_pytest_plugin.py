@@ -107,6 +107,31 @@ def test_what_overflows_either_memory_does_not_fit(sample):
     sample(test_fits=FITS).assert_outcomes(passed=4)
 
 
+DEAD = """
+import subprocess, sys
+from ratchet.testing import pytest_plugin
+from ratchet.testing.judge import Judge
+
+def started():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+    return Judge(process=process, folder=None, stablehlo="")
+
+def test_judge(request, monkeypatch):
+    monkeypatch.setattr(Judge, "start", started)
+    state = request.config.stash[pytest_plugin._STATE]
+    first = state.judge()
+    assert state.judge() is first
+    first.process.communicate("end")
+    second = state.judge()
+    assert second is not first
+    second.process.communicate("end")
+"""
+
+
+def test_a_process_that_died_is_started_again(sample):
+    sample(test_dead=DEAD).assert_outcomes(passed=1)
+
+
 COMPARED = """
 from ratchet.testing.pytest_plugin import Latency
 
