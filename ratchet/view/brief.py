@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from ratchet.loop.compare import BROAD_APART, TRADE_APART, WAITING_APART
 from ratchet.process.boot import home
 from ratchet.values import Row
 from ratchet.values.blame import LineCost
@@ -22,8 +23,9 @@ _MOST = (40, 25, 16, 10, 6, 4, 2, 1)
 """Entries of each list, until all fits."""
 _LINE = 220
 BETTER = (
-    "a lower modelled time. One that trades issued cycles for waiting counts from 2 % on, one that only waits less "
-    "from 1 % on; below that it counts as the same"
+    f"a lower modelled time. One that trades issued cycles for waiting counts from {100 * TRADE_APART:g} % on, one "
+    f"that only waits less from {100 * WAITING_APART:g} % on, any of what was hardly timed from "
+    f"{100 * BROAD_APART:g} % on; below that it counts as the same"
 )
 """What ``ratchet/loop/compare.py`` decides, before somebody aims at less."""
 T = TypeVar("T", str, dict[str, Any])

@@ -7,6 +7,7 @@ import pytest
 
 from ratchet.commands import advise as commands
 from ratchet.commands import options
+from ratchet.loop import compare
 from ratchet.loop.experiment import Idea
 from ratchet.loop.recorded import from_file, to_bytes, without_spans
 from ratchet.search.brief import brief
@@ -116,7 +117,8 @@ def test_a_brief_says_what_to_try_how_long_a_turn_takes_and_what_counts() -> Non
     text = text_within(one, 1500)
     assert "a turn takes about 7 s" in text
     assert "1. larger blocks, BQ 512: 0.50000 ms at best, confidence 25%" in text
-    assert "counts from 2 % on, one that only waits less from 1 % on" in text
+    for apart in (compare.TRADE_APART, compare.WAITING_APART, compare.BROAD_APART):
+        assert f" from {apart * 100:g} % on" in text
     document = document_within(one, 1500)
     assert document["try"][0]["number"] == 1
     assert document["budget"]["turn_seconds"] == 7
