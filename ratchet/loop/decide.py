@@ -12,6 +12,10 @@ from ratchet.loop.series import series_of
 from ratchet.values import MEASURED, Bar, Conditions, Decision, Paired, ProblemCost, Row, Score, Verdict
 from ratchet.values.status import Status
 
+FASTER, SLOWER = "faster", "slower"
+SAME, EQUAL = "counts as the same", "the same to the last digit"
+BEGINNINGS = (FASTER, SLOWER, SAME, EQUAL)
+"""What the reason of a modelled ruling begins with."""
 _LAST_KERNEL_STATUS = 49  # exit codes above it are the judge's own troubles
 
 
@@ -99,18 +103,18 @@ def _modelled(score: Score, incumbent: Row, *, accept_trade: bool, problems: Seq
         what = f"mean of {len(problems)} problems: {what}{_worst(problems)}"
     which = f"{old:.6g} of row {incumbent.id} at {incumbent.commit[:10]}"
     if new == old:
-        return _not_better(f"the same to the last digit: {what}; score {new:.6g}, as row {incumbent.id}")
+        return _not_better(f"{EQUAL}: {what}; score {new:.6g}, as row {incumbent.id}")
     numbers = f"score {new:.6g} is {abs(new - old) / old * 100:.3g} % {'above' if new > old else 'below'} {which}"
     comparison = compare(of_score(score), of_row(incumbent))
     if not comparison.same and new > old:
-        return _kept(f"faster: {what}; {numbers}; {comparison.reason}")
+        return _kept(f"{FASTER}: {what}; {numbers}; {comparison.reason}")
     if not comparison.same:
-        return _not_better(f"slower: {what}; {numbers}")
-    near = f"counts as the same, {comparison.kind}: {what}; {comparison.reason}; {numbers}"
+        return _not_better(f"{SLOWER}: {what}; {numbers}")
+    near = f"{SAME}, {comparison.kind}: {what}; {comparison.reason}; {numbers}"
     if new < old:
         return _not_better(near)
     if accept_trade:
-        return _kept(f"faster: {what}; too near to be ranked, accepted on purpose; {comparison.reason}; {numbers}")
+        return _kept(f"{FASTER}: {what}; too near to be ranked, accepted on purpose; {comparison.reason}; {numbers}")
     return _not_better(f"{near}; --accept-trade keeps it on purpose")
 
 
@@ -133,7 +137,7 @@ def _paid(problems: Sequence[ProblemCost]) -> str:
     slower = sorted((one for one in problems if one.slower), key=lambda one: -(one.ratio or 0))
     allowed = f"at most {slower[0].allowed_share * 100:g} % is allowed"
     each = ", ".join(map(_of_problem, slower))
-    return f"slower than HEAD's file at {len(slower)} of {len(problems)} problems: {each}, {allowed}"
+    return f"{SLOWER} than HEAD's file at {len(slower)} of {len(problems)} problems: {each}, {allowed}"
 
 
 def _of_problem(one: ProblemCost) -> str:

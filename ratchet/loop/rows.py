@@ -9,6 +9,9 @@ from ratchet.loop.decide import Ruling, conditions_of, differences, scored
 from ratchet.loop.journal import Plan
 from ratchet.values import MEASURED, Conditions, Decision, Row, Verdict
 
+AS_IT_IS = "HEAD's kernel scores"
+"""What the reason of a baseline with a score begins with."""
+
 
 def make_row(
     verdict: Verdict,
@@ -117,7 +120,7 @@ def baseline_reason(verdict: Verdict, earlier: Row | None) -> str:
     score = verdict.score.score
     measured = verdict.conditions.evaluator in MEASURED
     mean = f", the mean of {len(verdict.problems)} problems" if verdict.problems else ""
-    text = f"HEAD's kernel scores {score:.6g}, {'measured' if measured else 'modelled'}{mean}"
+    text = f"{AS_IT_IS} {score:.6g}, {'measured' if measured else 'modelled'}{mean}"
     if earlier is None:
         return text
     if differing := differences(conditions_of(earlier), verdict.conditions):

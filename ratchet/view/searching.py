@@ -12,13 +12,14 @@ from rich.live import Live
 from rich.text import Text
 
 from ratchet.kernelfile.knobs import in_words
+from ratchet.loop.decide import BEGINNINGS
+from ratchet.loop.rows import AS_IT_IS
 from ratchet.search.progress import Searching
 from ratchet.search.space import Observation, Space
 from ratchet.values import Decision
 from ratchet.view.console import width_of
 from ratchet.view.text import cause, clean, cut, fixed, time_change, times, wrapped
 
-_WORDS = ("faster", "slower", "counts as the same", "the same to the last digit")
 _UNDER = "     "
 
 
@@ -68,10 +69,10 @@ def outcome(one: Observation) -> str:
     word = said.partition(":")[0]
     if one.kept:
         return "kept"
-    if any(word.startswith(known) for known in _WORDS):
+    if word.startswith(BEGINNINGS):
         return word
     if one.latency_ms is not None:
-        return "as it is" if said.startswith("HEAD's kernel scores") else cut(said, 80)
+        return "as it is" if said.startswith(AS_IT_IS) else cut(said, 80)
     return f"{one.status.name}: {said}"
 
 

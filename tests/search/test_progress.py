@@ -8,11 +8,15 @@ from dataclasses import replace
 import pytest
 
 from ratchet.exam.judge.secret import FOLDER
+from ratchet.loop.decide import decide
+from ratchet.loop.rows import baseline_reason
 from ratchet.search.progress import Progress, Searching, trials_of, under_way
 from ratchet.search.space import Axis, Observation, Space
+from ratchet.values import Band
 from ratchet.values.status import Refusal, Status
 from ratchet.view.points import candidates_table
 from ratchet.view.searching import Screen, duration, headline, outcome, stopped, trial_lines
+from tests.loop.test_decide import row, verdict
 
 SPACE = Space(axes=(Axis.of("BQ", (128, 1024)), Axis.of("BKV", (512, 1024))), where=(), constants={})
 NOW = Searching(kernel="kernel.py", how="tpe", of=12, began_ms=4.0)
@@ -75,12 +79,6 @@ def test_the_headline_and_what_an_interruption_leaves():
     ("one", "said"),
     [
         (seen(2.0, kept=True), "kept"),
-        (seen(5.0), "slower"),
-        (
-            seen(4.0, reason="counts as the same, a trade under 2%: time -1 %"),
-            "counts as the same, a trade under 2%",
-        ),
-        (seen(4.0, reason="HEAD's kernel scores 5, modelled"), "as it is"),
         (
             seen(reason=LONG, status=Status.VMEM_OVERFLOW),
             "VMEM_OVERFLOW: compile: the kernel needs 19.80MiB of VMEM, the limit is 16.00MiB",
@@ -89,6 +87,31 @@ def test_the_headline_and_what_an_interruption_leaves():
 )
 def test_what_became_of_a_trial_in_a_few_words(one, said):
     assert outcome(one) == said
+
+
+def test_what_became_of_a_trial_is_read_from_what_is_ruled():
+    def timed(score, latency_ms, wait_ms):
+        band = Band(bound_by="bandwidth", low_ms=latency_ms * 0.9, high_ms=latency_ms * 1.1)
+        one = verdict(score)
+        return replace(one, score=replace(one.score, latency_ms=latency_ms, wait_ms=wait_ms, band=band))
+
+    known = replace(row(1000.0), wait_ms="1.0", band_low_ms="1.8", band_high_ms="2.2")
+    said = [
+        outcome(seen(one.score.latency_ms, reason=decide(one, known).reason))
+        for one in (
+            timed(999.0, 2.002, 1.002),
+            timed(900.0, 2.2, 1.0),
+            timed(1100.0, 1.8, 1.0),
+            timed(1000.0, 2.0, 1.0),
+        )
+    ]
+    assert said == [
+        "counts as the same, a change of waiting under 1%",
+        "slower",
+        "faster",
+        "the same to the last digit",
+    ]
+    assert outcome(seen(2.0, reason=baseline_reason(verdict(1000.0), None))) == "as it is"
 
 
 def test_a_trial_is_a_line_and_goes_on_below_where_the_terminal_ends():
