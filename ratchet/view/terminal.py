@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.values import (
+    SCORED,
     Band,
     Copy,
     Footprint,
@@ -132,7 +133,8 @@ def _judged(verdict: Verdict, incumbent: Row | None, refuted: Mapping[Key, Refut
     yield from _by(verdict, kind)
     if verdict.score is not None:
         yield from _score(verdict, verdict.score, kind, incumbent)
-    yield from _listed("problems", columns(list(map(_problem, verdict.problems))), limit=_PROBLEMS)
+    deciding_first = sorted(verdict.problems, key=lambda one: one.status in SCORED and not one.slower)
+    yield from _listed("problems", columns(list(map(_problem, deciding_first))), limit=_PROBLEMS)
     if verdict.samples is not None:
         yield from _samples(verdict.samples, verdict.paired, verdict.timeline, verdict.score)
     if verdict.timeline is not None and verdict.timeline.chips:
@@ -181,7 +183,7 @@ def _listed(label: str, lines: Sequence[str], *, limit: int) -> Lines:
 
 def _score(verdict: Verdict, score: Score, kind: str, incumbent: Row | None) -> Lines:
     problems = len(verdict.problems)
-    mean = f", geometric mean of {problems} problems as all below" if problems > 1 else ""
+    mean = f", geometric mean of {problems} problems, as are the other numbers here" if problems > 1 else ""
     flops = f" · {score.tflops:.2f} TFLOP/s" if score.tflops else ""
     yield "latency", f"{fixed(score.latency_ms)} ms {kind}{mean}{flops}"
     before = number(incumbent.median_ms) if incumbent else None

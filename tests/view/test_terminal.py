@@ -136,6 +136,15 @@ def test_a_report_of_several_problems_names_each_and_the_mean() -> None:
     assert "reverted: slower: much; rest" in text
 
 
+def test_of_many_problems_those_that_decide_are_shown() -> None:
+    fine = [cost(f"p{number}", latency_ms=1.0, before_ms=1.0, util_pct=50.0) for number in range(14)]
+    large = cost("large", latency_ms=3.0, before_ms=2.0, util_pct=50.0, allowed_share=0.02)
+    for last in (large, cost("large", Status.VMEM_OVERFLOW)):
+        text = report(verdict(problems=(*fine, last)), decision="reverted", reason="", id="e1")
+        assert "problems     large  v5e " in text
+        assert "(and 3 more: see --json)" in text
+
+
 def test_of_several_problems_what_the_refused_one_left_out_is_said() -> None:
     stages_of = [f"small: {stage}" for stage in MODELLED_STEPS] + ["large: contract", "large: problem"]
     costs = (cost("small", latency_ms=1.0), cost("large", Status.LOWERING_FAILED))
