@@ -11,6 +11,7 @@ from ratchet.tpu.account.band import regime, stored
 from ratchet.values import Status, Timeline
 from ratchet.values.loss import (
     CrowdedUnit,
+    FormBound,
     IdleSteps,
     LinkWaits,
     Loss,
@@ -39,7 +40,10 @@ UNITS = {
     "HBM": "HBM",
     "links": "links between chips",
     "stalls": "empty bundles",
-    "?": "unknown results",
+    "MXU results": "results of matrix units",
+    "MXU weights": "weights of matrix units",
+    "stores": "stores",
+    "other": "order of the program",
     "branch": "branches",
 }
 """What a unit is called."""
@@ -245,7 +249,7 @@ def _loss(loss: Loss) -> tuple[str, int]:  # noqa: PLR0911 - one return for each
             return "traffic between chips", loss.wait_cycles
         case MatrixBound():
             return "matrix units", loss.ceiling_cycles
-        case NothingLeft():
+        case FormBound() | NothingLeft():
             return unit(loss.unit), loss.ceiling_cycles
     assert_never(loss)
 

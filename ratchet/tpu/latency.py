@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from ratchet.tpu.dump.hlo import HloModule
 from ratchet.tpu.machine.memory import ScalarInputs
 from ratchet.tpu.machine.programs import Programs, read
 from ratchet.tpu.machine.run import run, without_collections
-from ratchet.values import Mesh, Program, Timeline
+from ratchet.values import Copy, Mesh, Program, Timeline
+from ratchet.values.loss import Loss, Outside
+from ratchet.values.place import Op
 
 
 @dataclass
@@ -58,9 +60,22 @@ def step(
         detail=detail,
         reading=reading,
     )
+    timeline = replace(timeline, blame=replace(timeline.blame, losses=_with_copies(timeline, program.copies)))
     return timeline, (
         f"{timeline.latency_ms:.4f} ms modelled, {timeline.cycles:,} cycles, {timeline.grid_steps:,} grid steps"
         + (f"; chip {timeline.chip_index} is the slowest of {mesh.chips}" if timeline.chips else "")
+    )
+
+
+def _with_copies(timeline: Timeline, copies: Sequence[Copy]) -> tuple[Loss, ...]:
+    """The losses; those that are a copy say which."""
+    known = {one.instruction.replace("-start", "-done"): one for one in copies}
+    known |= {one.instruction: one for one in copies}
+    return tuple(
+        replace(loss, copy=known.get(loss.place.name))
+        if isinstance(loss, Outside) and isinstance(loss.place, Op)
+        else loss
+        for loss in timeline.blame.losses
     )
 
 

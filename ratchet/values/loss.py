@@ -10,6 +10,7 @@ from enum import Enum
 from typing import ClassVar
 
 from ratchet.values.place import Place
+from ratchet.values.program import Copy
 
 
 class LossKind(Enum):
@@ -23,6 +24,7 @@ class LossKind(Enum):
     OUTSIDE = "outside"
     LINKS = "links"
     BOUND = "bound"
+    FORM = "form"
     NOTHING_LEFT = "nothing left"
 
 
@@ -55,6 +57,10 @@ class Waits(_Ceiling):
     hbm_busy_share: float
     """Share of the kernels' cycles in which HBM is busy."""
     cause: WaitCause
+    first_cycles: int = 0
+    """Part of ``wait_cycles``: in the kernels' first grid step, whose copies nothing hides."""
+    last_cycles: int = 0
+    """Part of ``wait_cycles``: from the last grid step on, for results on their way out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +80,7 @@ class Stalls(_Ceiling):
     kind: ClassVar = LossKind.STALLS
     stall_cycles: int
     units: tuple[UnitStall, ...]
-    """The units that most of them wait for, largest first; two at most."""
+    """All that they wait for that costs a line, largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +113,12 @@ class IdleSteps(_Ceiling):
 
 @dataclass(frozen=True, kw_only=True)
 class CrowdedUnit(_Ceiling):
-    """A unit that does no matrix products is busy much of the time."""
+    """A unit that does no matrix products has no free slot for a good part of the time."""
 
     kind: ClassVar = LossKind.CROWDED_UNIT
     unit: str
+    full_share: float
+    """Of the kernels' cycles, those in stretches of code that leave it hardly a free slot."""
     busy_share: float
     """Of the kernels' cycles."""
     place: Place
@@ -128,6 +136,8 @@ class Outside(_Ceiling):
     executions: int
     waiting: bool
     """Whether all of it is waiting."""
+    copy: Copy | None = None
+    """What is copied, where it is a copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +159,16 @@ class MatrixBound(_Ceiling):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormBound(_Ceiling):
+    """What the kernels need for the work that they really do, spills and all, were every unit fed without a gap: for
+    each region the unit that is needed longest. No loss, so it comes last."""
+
+    kind: ClassVar = LossKind.FORM
+    unit: str
+    """What is needed longest: a unit, ``HBM`` or ``links``."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NothingLeft(_Ceiling):
     """The run takes hardly longer than one resource needs, or no loss is worth a line. Comes first where it is true."""
 
@@ -159,7 +179,7 @@ class NothingLeft(_Ceiling):
     """Whether the run takes hardly longer than that; else there is room, and nothing that costs a line is in it."""
 
 
-Loss = Waits | Stalls | Spills | IdleSteps | CrowdedUnit | Outside | LinkWaits | MatrixBound | NothingLeft
+Loss = Waits | Stalls | Spills | IdleSteps | CrowdedUnit | Outside | LinkWaits | MatrixBound | FormBound | NothingLeft
 
 Key = tuple[LossKind, str, Place | None]
 """Losses with the same one are the same suggestion: the kind, the unit of a crowded one, the op outside of kernels."""

@@ -47,6 +47,12 @@ class Copy:
     size_bytes: int
     """Padded bytes of the result, as laid out in HBM."""
     cause: str
+    has: str = ""
+    """Of a relayout: what there is, ``f32[512,64]{0,1}``, the sides from the fastest to the slowest in memory."""
+    wants: str = ""
+    """Of a relayout: what is made of it."""
+    parameter: int | None = None
+    """The input of the program that is copied, by position, where it is one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def what(one: Spent) -> str:
         case Part.ISSUE:
             return f"bundles that issue on {one.unit}{at}"
         case Part.STALL:
-            unit = "something that cannot be named" if one.unit == "?" else one.unit
+            unit = "the order of the program" if one.unit == "other" else one.unit
             return f"empty bundles that wait for {unit}{at}"
         case Part.WAIT:
             return f"waiting for DMAs and semaphores{at}"

@@ -22,7 +22,7 @@ from ratchet.values.place import Code, Op
 from ratchet.values.program import Remedy, VmemUse
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, plain, same
-from ratchet.view.losses import losses_in_words, mostly, omissions_in_words
+from ratchet.view.losses import copy_in_words, losses_in_words, mostly, omissions_in_words
 from ratchet.view.text import clean, fixed, size, where
 
 SCHEMA_VERSION = 1
@@ -195,14 +195,9 @@ def _copies(explanation: Explanation) -> Iterator[str]:
         done = copy.instruction.replace("-start", "-done")
         cycles = spent.get(copy.instruction, 0) + (spent.get(done, 0) if done != copy.instruction else 0)
         took = f", {cycles / clock * 1e3:.4f} ms" if cycles else ""
-        yield f"  {clean(copy.instruction)}: {copy.kind} of {size(copy.size_bytes)}{took}, {_cause(copy)}"
+        yield f"  {clean(copy.instruction)}: {copy.kind} of {size(copy.size_bytes)}{took}, {copy_in_words(copy)}"
     if copies[_COPIES:]:
         yield f"  and {len(copies) - _COPIES} more"
-
-
-def _cause(copy: Copy) -> str:
-    """Without the scopes that exporting puts around every name."""
-    return clean(copy.cause.replace("jit(call)/call_exported/", "").replace("jit(program)/", "").replace("/call/", "/"))
 
 
 def _total(copies: Sequence[Copy]) -> int:

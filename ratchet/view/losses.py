@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
-from ratchet.values import Timeline, Verdict
+from ratchet.values import Copy, Timeline, Verdict
 from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
 from ratchet.values.loss import (
     CrowdedUnit,
+    FormBound,
     IdleSteps,
     Key,
     LinkWaits,
@@ -45,9 +46,14 @@ _UNITS = {
     "VSTORE": "the vector-store slot",
     "SALU": "scalar code",
     "HBM": "HBM",
+    "links": "the links between chips",
     "branch": "branches",
-    "?": "results",
+    "MXU results": "results of products",
+    "MXU weights": "weights of the matrix units",
+    "stores": "stores to the memory that is loaded",
+    "other": "the order of the program",
     "FILL": "spilled values",
+    "SPILL": "spills",
 }
 
 _WAIT_CAUSES = {
@@ -73,6 +79,19 @@ def losses_in_words(timeline: Timeline, refuted: Mapping[Key, Refuted] | None = 
     return [words.of(loss) + words.in_vain(known.get(key_of(loss))) for loss in timeline.blame.losses]
 
 
+_WORTH = 200
+"""What is at least one part in so many of the run has its words."""
+
+
+def copy_in_words(copy: Copy) -> str:
+    """What a copy is for, and of a relayout which layout there is and which is wanted."""
+    said = clean(copy.cause.replace("jit(call)/call_exported/", "").replace("jit(program)/", "").replace("/call/", "/"))
+    if not copy.has:
+        return said
+    named = "" if copy.parameter is None else f"input {copy.parameter}, "
+    return f"{named}{clean(copy.has)} there, {clean(copy.wants)} wanted: {said}"
+
+
 class _Words:
     """Sentences about one run: shares are of its cycles."""
 
@@ -95,7 +114,7 @@ class _Words:
                 return self._outside(loss)
             case LinkWaits():
                 return self._link_waits(loss)
-            case MatrixBound() | NothingLeft():
+            case MatrixBound() | FormBound() | NothingLeft():
                 return self._bound(loss)
         assert_never(loss)
 
@@ -108,9 +127,17 @@ class _Words:
     def _waits(self, loss: Waits) -> str:
         return (
             f"{self._share(loss.wait_cycles)} of cycles wait for DMAs, most of it {waited(loss.place)} "
-            f"(HBM {_percent(loss.hbm_busy_share)} busy: {_WAIT_CAUSES[loss.cause]}); "
+            f"(HBM {_percent(loss.hbm_busy_share)} busy: {_WAIT_CAUSES[loss.cause]}){self._ends(loss)}; "
             f"without the waits {self._at_best(loss)}"
         )
+
+    def _ends(self, loss: Waits) -> str:
+        """What is waited for where nothing can hide it."""
+        parts = ((loss.first_cycles, "the first blocks"), (loss.last_cycles, "the last results"))
+        said = [
+            f"{self._share(cycles)} for {what}" for cycles, what in parts if cycles * _WORTH > self._timeline.cycles
+        ]
+        return f", of it {' and '.join(said)}, beside which nothing runs" if said else ""
 
     def _stalls(self, loss: Stalls) -> str:
         units = "; ".join(self._unit_stall(stall) for stall in loss.units)
@@ -141,9 +168,10 @@ class _Words:
     def _crowded(self, loss: CrowdedUnit) -> str:
         name = _UNITS[loss.unit]
         return (
-            f"{name} {'are' if name.endswith('s') else 'is'} {_percent(loss.busy_share)} busy"
-            f"{' (spills left out)' if loss.without_spills else ''}, most for {where(loss.place)}; "
-            f"without that work {self._at_best(loss)}"
+            f"{name} {'have' if name.endswith('s') else 'has'} no free place in {_percent(loss.full_share)} of the "
+            f"kernels' cycles ({_percent(loss.busy_share)} busy in all"
+            f"{', spills left out' if loss.without_spills else ''}), "
+            f"most for {where(loss.place)}; without these cycles {self._at_best(loss)}"
         )
 
     def _outside(self, loss: Outside) -> str:
@@ -151,6 +179,7 @@ class _Words:
         return (
             f"outside the kernel: {'waiting for ' if loss.waiting else ''}{where(loss.place)}{times} takes "
             f"{self._ms(loss.cycles)}, {self._share(loss.cycles)}"
+            f"{f': {copy_in_words(loss.copy)}' if loss.copy is not None else ''}"
         )
 
     def _link_waits(self, loss: LinkWaits) -> str:
@@ -159,9 +188,15 @@ class _Words:
             f"(busiest link {_percent(loss.busiest_link_share)} busy): {_LINK_CAUSES[loss.cause]}"
         )
 
-    def _bound(self, loss: MatrixBound | NothingLeft) -> str:
+    def _bound(self, loss: MatrixBound | FormBound | NothingLeft) -> str:
         if isinstance(loss, NothingLeft):
             return self._nothing_left(loss)
+        if isinstance(loss, FormBound):
+            name = _UNITS.get(loss.unit, loss.unit)
+            return (
+                f"in this form no less than {self._ms(loss.ceiling_cycles)}, mostly for {name}:"
+                f" at most {self._share(loss.cycles)} is left without changing the work that it does"
+            )
         return (
             f"the matrix products alone need {self._ms(loss.ceiling_cycles)}: the busiest matrix unit is occupied "
             f"{self._share(loss.ceiling_cycles)} of the time"

@@ -103,7 +103,13 @@ def test_lines_of_another_kernel_file_are_matched_too():
 def test_losses_spills_and_source():
     def crowded(cycles: int, unit: str) -> Loss:
         return CrowdedUnit(
-            cycles=cycles, ceiling_cycles=9, unit=unit, busy_share=0.5, place=at(5), without_spills=False
+            cycles=cycles,
+            ceiling_cycles=9,
+            unit=unit,
+            full_share=0.3,
+            busy_share=0.5,
+            place=at(5),
+            without_spills=False,
         )
 
     bound = MatrixBound(cycles=0, ceiling_cycles=5)

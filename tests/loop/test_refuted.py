@@ -24,6 +24,7 @@ def crowded(cycles: int, unit: str = "VALU") -> Loss:
         cycles=cycles,
         ceiling_cycles=1000,
         unit=unit,
+        full_share=0.3,
         busy_share=0.6,
         place=SourceLine(file="kernel.py", line=3),
         without_spills=False,

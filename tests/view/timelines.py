@@ -25,6 +25,7 @@ from ratchet.values import (
 from ratchet.values.blame import Blame, LineCost
 from ratchet.values.loss import (
     CrowdedUnit,
+    FormBound,
     IdleSteps,
     LinkWaits,
     MatrixBound,
@@ -44,6 +45,18 @@ from ratchet.view.verdict_json import SCHEMA_PATH, verdict_document
 
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA_PATH.read_text()))
 FLOPS = 600_000_000
+
+
+RELAYOUT = Copy(
+    instruction="copy.1",
+    kind="relayout",
+    injected=True,
+    size_bytes=2_097_152,
+    cause="the compiler's, at operand 1 of _k.1",
+    has="f32[4096,8]{0,1}",
+    wants="f32[4096,8]{1,0}",
+    parameter=1,
+)
 
 
 def blame(cycles: int, file: str = "kernel.py") -> Blame:
@@ -74,6 +87,7 @@ def blame(cycles: int, file: str = "kernel.py") -> Blame:
                 place=Windows(windows=(Window(kind="input", number=1),)),
                 hbm_busy_share=0.35,
                 cause=WaitCause.LATENCY,
+                first_cycles=cycles // 10,
             ),
             Stalls(
                 **at_best, stall_cycles=cycles // 8, units=(UnitStall(unit="XLU", cycles=cycles // 16, place=line),)
@@ -88,10 +102,14 @@ def blame(cycles: int, file: str = "kernel.py") -> Blame:
                 next_unit_share=0.4,
             ),
             IdleSteps(**at_best, steps=3, of_steps=8, wait_share=0.75),
-            CrowdedUnit(**at_best, unit="VALU", busy_share=0.6, place=Code.VECTOR, without_spills=False),
+            CrowdedUnit(
+                **at_best, unit="VALU", full_share=0.3, busy_share=0.6, place=Code.VECTOR, without_spills=False
+            ),
             Outside(**at_best, place=Op(name=file, opcode="fusion", alike=1), executions=2, waiting=False),
+            Outside(**at_best, place=Op(name="copy.1", opcode="copy"), executions=1, waiting=False, copy=RELAYOUT),
             LinkWaits(**at_best, wait_cycles=10, busiest_link_share=0.9, cause=WaitCause.BANDWIDTH),
             MatrixBound(cycles=0, ceiling_cycles=cycles // 3),
+            FormBound(cycles=cycles // 4, ceiling_cycles=cycles - cycles // 4, unit="VALU"),
             NothingLeft(cycles=cycles // 50, ceiling_cycles=cycles - cycles // 50, unit="HBM", saturated=True),
         ),
     )

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from math import ceil
 
-from ratchet.tpu.account.stalls import UNKNOWN
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.values.blame import LineCost, RegionCost, StepKind
 from ratchet.values.loss import (
     CrowdedUnit,
+    FormBound,
     IdleSteps,
     LinkWaits,
     Loss,
@@ -35,8 +36,8 @@ from ratchet.values.place import Place
 
 LEAST_SHARE = 0.005
 """Losses below this share of the run are left out."""
-CROWDED = 0.4
-"""From this share of a kernel's cycles on, a unit that is no matrix unit counts as a loss of its own."""
+CROWDED = 0.05
+"""From this share of the kernels' cycles on in which a slot that is no matrix unit's is full, it is a loss."""
 NEAR = 0.05
 """A run that takes at most this share of its time longer than one resource needs has nothing left to gain."""
 SATURATED = 0.8
@@ -96,9 +97,9 @@ def losses(
         )
     every = [run.reachable(loss) for loss in every]
     every = sorted((loss for loss in every if loss.cycles >= LEAST_SHARE * cycles), key=lambda loss: -loss.cycles)
-    ends = (run.nothing_left(every[0].cycles if every else 0), run.bound())
-    first, last = ((loss,) if loss else () for loss in ends)
-    return (*first, *every, *last)
+    ends = (run.nothing_left(every[0].cycles if every else 0), run.bound(), run.form())
+    first, *last = ((loss,) if loss else () for loss in ends)
+    return (*first, *every, *chain(*last))
 
 
 def _cause(busy_share: float) -> WaitCause:
@@ -162,6 +163,20 @@ class _Run:
         needed = self._busy("MXU")
         return MatrixBound(cycles=0, ceiling_cycles=needed) if needed else None
 
+    def form(self) -> FormBound | None:
+        """Regions come one after the other, and HBM's and the links' transfers may be beside all of them."""
+        if not self.kernels:
+            return None
+        needed: Counter[str] = Counter()
+        for region in self.kernels:
+            unit, cycles = max(region.busy_cycles.items(), key=lambda item: (item[0] != "HBM") * item[1])
+            needed[unit] += cycles
+        outside = self.cycles - sum(region.cycles for region in self.kernels)
+        least = max(outside + needed.total(), self.hbm_cycles, self.link_cycles)
+        beside = {"HBM": self.hbm_cycles, "links": self.link_cycles, **needed}
+        unit = max(beside, key=lambda name: beside[name])
+        return FormBound(cycles=self.cycles - least, ceiling_cycles=least, unit=unit)
+
     def kernel_losses(self, kinds: Sequence[StepKind]) -> Iterator[Loss | None]:
         yield self._waits()
         yield self._stalls()
@@ -182,6 +197,8 @@ class _Run:
             place=self._costliest(_own_waits),
             hbm_busy_share=busy,
             cause=_cause(busy),
+            first_cycles=sum(_own_waits(region) for region in self.kernels if region.name == "first"),
+            last_cycles=sum(_own_waits(region) for region in self.kernels if region.name == "last"),
         )
 
     def _stalls(self) -> Stalls | None:
@@ -191,7 +208,7 @@ class _Run:
         by_unit: Counter[str] = Counter()
         for line in self.lines:
             by_unit.update(line.stall_cycles)
-        named = [(unit, cycles) for unit, cycles in by_unit.most_common() if unit != UNKNOWN]
+        named = [(unit, cycles) for unit, cycles in by_unit.most_common() if cycles >= LEAST_SHARE * self.cycles]
         return Stalls(
             **self._ceiling(_without(region, region.stall_cycles, region.busy_cycles) for region in self.kernels),
             stall_cycles=empty,
@@ -201,7 +218,7 @@ class _Run:
                     cycles=cycles,
                     place=self._costliest(lambda line, unit=unit: line.stall_cycles.get(unit, 0)),  # type: ignore[misc]
                 )
-                for unit, cycles in named[:2]
+                for unit, cycles in named
             ),
         )
 
@@ -250,19 +267,21 @@ class _Run:
         )
 
     def _crowded(self, unit: str) -> CrowdedUnit | None:
-        """A unit that is no matrix unit and busy much of the time, spills left out."""
+        """A slot that is no matrix unit's and full for a good part of the time."""
         spilled = _SPILL_OF.get(unit)
         busy = self._busy(unit) - (self._issues(spilled) // CAPACITY[unit] if spilled else 0)
-        if not self.kernels or busy < CROWDED * self.kernel_cycles:
+        full = sum(region.full_cycles.get(unit, 0) for region in self.kernels)
+        if full < CROWDED * self.kernel_cycles:
             return None
         least = []
         for region in self.kernels:
-            spent = sum(line.issue_cycles.get(unit, 0) for line in region.lines)
+            spent = region.full_cycles.get(unit, 0)
             others = {name: needed for name, needed in region.busy_cycles.items() if name != unit}
             least.append(_without(region, spent, others))
         return CrowdedUnit(
             **self._ceiling(least),
             unit=unit,
+            full_share=full / self.kernel_cycles,
             busy_share=busy / self.kernel_cycles,
             place=self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
             without_spills=bool(spilled),

@@ -85,6 +85,7 @@ def _kernel_region(name: str, part: str, account: Account) -> RegionCost:
         critical=max(bound, key=lambda unit: bound[unit]),
         lines=sums.lines(),
         link_wait_cycles=between,
+        full_cycles={unit: cycles for unit, cycles in done.full.items() if cycles},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from ratchet.tpu.dump.hlo import HloModule, HloOp
 from ratchet.tpu.dump.layout import ArrayType
@@ -39,9 +40,26 @@ def find(optimized: HloModule, lowered: HloModule) -> tuple[Copy, ...]:
                     injected=injected,
                     size_bytes=op.types[0].padded_bytes if op.types else 0,
                     cause=cause,
+                    **_layouts(optimized, op, kind),
                 )
             )
     return tuple(copies)
+
+
+def _layouts(module: HloModule, op: HloOp, kind: str) -> dict[str, Any]:
+    """``has``, ``wants`` and ``parameter`` of a copy."""
+    operands = module.operands(op)
+    if kind != "relayout" or not op.types or not operands or not operands[0].types:
+        return {}
+    source = operands[0]
+    has, wants = source.types[0], op.types[0]
+    while source.opcode in _TRANSPARENT and source.operands:
+        source = module.operands(source)[0]
+    return {"has": _with_layout(has), "wants": _with_layout(wants), "parameter": source.parameter}
+
+
+def _with_layout(array: ArrayType) -> str:
+    return f"{array}{{{','.join(map(str, array.minor_to_major))}}}"
 
 
 def _kind(module: HloModule, op: HloOp) -> str | None:

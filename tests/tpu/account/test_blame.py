@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ratchet.tpu.account.costs import ISSUE_SLOTS, Activity, Cell, Placed, costs_of, executed, placed, whole
 from ratchet.tpu.account.places import places
 from ratchet.tpu.account.regions import Sums
-from ratchet.tpu.account.stalls import BRANCH, UNKNOWN, Stall, stalls
+from ratchet.tpu.account.stalls import BRANCH, OTHER, RESULTS, STORES, WEIGHTS, Stall, stalls
 from ratchet.tpu.chips.units import slots
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.instruction import Instruction
@@ -61,7 +61,7 @@ def test_parts_make_the_whole_to_the_cycle(timeline: Timeline) -> None:
 
 def test_losses_are_sorted_and_possible(timeline: Timeline) -> None:
     losses = timeline.blame.losses
-    costs = [loss.cycles for loss in losses if loss.kind is not LossKind.NOTHING_LEFT]
+    costs = [loss.cycles for loss in losses if loss.kind not in (LossKind.NOTHING_LEFT, LossKind.FORM)]
     assert costs == sorted(costs, reverse=True)
     for loss in losses:
         assert 0 <= loss.ceiling_cycles <= timeline.cycles
@@ -208,10 +208,48 @@ def test_an_empty_bundle_waits_for_what_is_used_as_early_as_can_be() -> None:
     assert {stall.blamed for stall in found} == {((at(5), "XLU"),)}
 
 
-def test_a_distance_seen_once_proves_nothing() -> None:
-    bundles = reduction(8, 10)
+def test_a_distance_that_is_the_only_one_is_what_is_waited_for() -> None:
+    (stall,) = stalls_of(reduction(8, 10))
+    assert stall.blamed == ((at(5), "XLU"),)
+
+
+def test_a_dependence_that_is_longer_than_elsewhere_is_blamed_where_there_is_no_other() -> None:
+    first, *_, last = stalls_of([*reduction(8, 10), *reduction(8, 11), *reduction(12, 12)])
+    assert first.blamed == last.blamed == ((at(5), "XLU"),)
+
+
+def test_what_depends_on_nothing_waits_for_the_order_of_the_program() -> None:
+    bundles = [(instruction("vadd.f32", 3, "v1_v1"),), (), (instruction("vmul.f32", 4, "v2_v2", "%v9_v9"),)]
     (stall,) = stalls_of(bundles)
-    assert stall.blamed == ((at(6), UNKNOWN),)
+    assert stall.blamed == ((at(4), OTHER),)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "unit"),
+    [
+        (("vmatmul.bf16.gmra.mxu1", "10", "%v1_v1"), ("vpop.f32.mrf.mxu1", "v3_v3", ""), RESULTS),
+        (("vmatpush.bf16.msra.mxu1", "10", "%v1_v1"), ("vmatmul.bf16.gmra.mxu1", "11", "%v2_v2"), WEIGHTS),
+        (("vmatmul.bf16.gmra.mxu1", "10", "%v1_v1"), ("vmatmul.bf16.gmra.mxu1", "11", "%v2_v2"), "MXU"),
+        (("vxpose.xlu0.b32.end", "10", "%v1_v1"), ("vpop.trf.xlu0", "v3_v3", ""), "XLU"),
+        (("vst", "9", "[vmem:[#allocation2]] vst_source=%v1_v1"), ("vld", "v3_v3", "[vmem:[#allocation2]]"), STORES),
+        (("vst", "9", "[vmem:[%s4_s4]] vst_source=%v1_v1"), ("vld", "v3_v3", "[vmem:[%s4_s4]]"), STORES),
+    ],
+)
+def test_an_empty_bundle_says_what_of_a_unit_is_waited_for(
+    earlier: tuple[str, str, str], later: tuple[str, str, str], unit: str
+) -> None:
+    base = (instruction("smov", 0, "s4_s4", "1"),)
+    near = (instruction("vld", 7, "v4_v4", "[vmem:[%s4_s4 + $0x40]]"),)
+    one, other = (instruction(opcode, line, *rest) for line, (opcode, *rest) in ((5, earlier), (6, later)))
+    *_, stall = stalls_of([base, near, (one,), (), (), (other,)])
+    assert stall.blamed == ((at(5), unit),)
+
+
+def test_a_load_from_elsewhere_waits_for_no_store() -> None:
+    store = instruction("vst", 5, "9", "[vmem:[#allocation2]] vst_source=%v1_v1")
+    load = instruction("vld", 6, "v3_v3", "[vmem:[#allocation2 + $0x8]]")
+    (stall,) = stalls_of([(store,), (), (load,)])
+    assert stall.blamed == ((at(6), OTHER),)
 
 
 def test_unfilled_delay_slots_are_the_branchs() -> None:

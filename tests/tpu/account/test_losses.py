@@ -12,6 +12,7 @@ from ratchet.tpu.chips.units import CAPACITY
 from ratchet.values.blame import LineCost, RegionCost, StepKind
 from ratchet.values.loss import (
     CrowdedUnit,
+    FormBound,
     IdleSteps,
     LinkWaits,
     Loss,
@@ -81,22 +82,32 @@ def one(kind: type[L], *regions: RegionCost, kinds: tuple[StepKind, ...] = (), e
 def test_waits_vanish_down_to_what_hbm_needs() -> None:
     lines = (line(WINDOW, 600, wait_cycles=600), line(NEAR, 400, issue_cycles={"VALU": 400}))
     assert one(Waits, kernel(lines, VALU=100, HBM=300)) == Waits(
-        cycles=600, ceiling_cycles=400, wait_cycles=600, place=WINDOW, hbm_busy_share=0.3, cause=WaitCause.LATENCY
+        cycles=600,
+        ceiling_cycles=400,
+        wait_cycles=600,
+        place=WINDOW,
+        hbm_busy_share=0.3,
+        cause=WaitCause.LATENCY,
     )
     bandwidth = one(Waits, kernel(lines, VALU=100, HBM=900))
     assert (bandwidth.cycles, bandwidth.ceiling_cycles, bandwidth.cause) == (100, 900, WaitCause.BANDWIDTH)
 
 
-def test_stalls_name_the_two_units_that_are_waited_for_most() -> None:
+def test_stalls_name_all_that_is_waited_for() -> None:
     lines = (
-        line(NEAR, 500, stall_cycles={"XLU": 100, "?": 400}),
+        line(NEAR, 500, stall_cycles={"XLU": 100, "MXU results": 396, "branch": 4}),
         line(FAR, 500, stall_cycles={"XLU": 150, "MXU": 50, "EUP": 40}, issue_cycles={"VALU": 260}),
     )
     assert one(Stalls, kernel(lines, VALU=65)) == Stalls(
         cycles=740,
         ceiling_cycles=260,
         stall_cycles=740,
-        units=(UnitStall(unit="XLU", cycles=250, place=FAR), UnitStall(unit="MXU", cycles=50, place=FAR)),
+        units=(
+            UnitStall(unit="MXU results", cycles=396, place=NEAR),
+            UnitStall(unit="XLU", cycles=250, place=FAR),
+            UnitStall(unit="MXU", cycles=50, place=FAR),
+            UnitStall(unit="EUP", cycles=40, place=FAR),
+        ),
     )
 
 
@@ -119,19 +130,20 @@ def test_spills_say_what_would_bind_without_them() -> None:
     )
 
 
-def test_a_slot_is_not_crowded_by_spills() -> None:
-    regions = [kernel(SPILLING, VSTORE=500, VLOAD=30, VALU=240)]
+def test_a_slot_that_is_busy_and_never_full_is_no_loss() -> None:
+    regions = [kernel(SPILLING, VSTORE=900, VLOAD=30, VALU=800)]
     found = losses(regions, (), cycles=CYCLES, executions={})
     assert not [loss for loss in found if isinstance(loss, CrowdedUnit)]
 
 
-def test_a_crowded_unit_gives_way_to_the_next_one() -> None:
+def test_a_full_slot_gives_way_to_the_next_unit() -> None:
     lines = (line(NEAR, 550, issue_cycles={"VALU": 550}), line(FAR, 450, issue_cycles={"VALU": 50, "SALU": 400}))
     expected = CrowdedUnit(
-        cycles=600, ceiling_cycles=400, unit="VALU", busy_share=0.6, place=NEAR, without_spills=False
+        cycles=600, ceiling_cycles=400, unit="VALU", full_share=0.6, busy_share=0.7, place=NEAR, without_spills=False
     )
-    assert one(CrowdedUnit, kernel(lines, VALU=600, EUP=300)) == expected
-    assert one(CrowdedUnit, kernel(lines, VALU=600, MXU=700)) == replace(expected, cycles=300, ceiling_cycles=700)
+    for others, cycles in (({"EUP": 300}, 600), ({"MXU": 700}, 300)):
+        region = replace(kernel(lines, VALU=700, **others), full_cycles={"VALU": 600})
+        assert one(CrowdedUnit, region) == replace(expected, cycles=cycles, ceiling_cycles=CYCLES - cycles)
 
 
 def kind(steps: int, cycles: int, *, mxu: int = 0, wait: int = 0, kernel: str = "k") -> StepKind:
@@ -168,11 +180,12 @@ def test_losses_are_sorted_the_bound_comes_last_and_small_ones_are_left_out() ->
         outside(line(Op(name="a", opcode="copy"), 100 - small), line(Code.TOP_LEVEL, small)),
     ]
     found = losses(regions, (), cycles=CYCLES, executions={}, link_wait_cycles=250, link_busy_cycles=700)
-    assert [type(loss) for loss in found] == [Waits, LinkWaits, Outside, MatrixBound]
+    assert [type(loss) for loss in found] == [Waits, LinkWaits, Outside, MatrixBound, FormBound]
     assert found[1] == LinkWaits(
         cycles=250, ceiling_cycles=750, wait_cycles=250, busiest_link_share=0.7, cause=WaitCause.LATENCY
     )
     assert found[3] == MatrixBound(cycles=0, ceiling_cycles=90)
+    assert found[4] == FormBound(cycles=300, ceiling_cycles=700, unit="links")
 
 
 def found_in(*regions: RegionCost, **resources: int) -> tuple[Loss, ...]:
@@ -186,12 +199,15 @@ def test_no_ceiling_is_below_what_a_resource_needs_for_all_of_the_run() -> None:
     """Transfers of several regions overlap, so that HBM may need more than its share of each."""
     (kernels,) = regions = [kernel(BUSY, VALU=60, HBM=300)]
     for loss in found_in(*regions, hbm_cycles=900):
+        assert loss.kind in (LossKind.STALLS, LossKind.WAITS, LossKind.FORM)
         assert (loss.ceiling_cycles, loss.cycles) == (900, 100)
     for resources in ({"MXU": 850}, {"VSTORE": 850}):
         for loss in found_in(replace(kernels, busy_cycles={**kernels.busy_cycles, **resources})):
             assert loss.ceiling_cycles >= 850
     assert {loss.ceiling_cycles for loss in found_in(*regions, link_busy_cycles=880)} == {880}
-    assert min(loss.ceiling_cycles for loss in found_in(*regions)) == 500
+    *others, form = found_in(*regions, hbm_cycles=300)
+    assert min(loss.ceiling_cycles for loss in others) == 500
+    assert form == FormBound(cycles=700, ceiling_cycles=300, unit="HBM")
 
 
 def test_spills_go_with_their_stores() -> None:
@@ -203,7 +219,7 @@ def test_spills_go_with_their_stores() -> None:
 
 def test_an_op_outside_goes_with_its_transfers() -> None:
     regions = kernel((line(NEAR, 600),), HBM=500), outside(line(COPY, 400))
-    (found,) = found_in(*regions, hbm_cycles=970)
+    found, _ = found_in(*regions, hbm_cycles=970)
     assert (found.kind, found.ceiling_cycles) == (LossKind.OUTSIDE, 600)
 
 
@@ -215,7 +231,7 @@ def test_a_run_at_what_one_resource_needs_has_nothing_left(unit: str) -> None:
 
 
 def test_a_run_without_a_loss_has_nothing_left_either() -> None:
-    (found,) = found_in(kernel((line(NEAR, CYCLES),), HBM=400))
+    found, _ = found_in(kernel((line(NEAR, CYCLES),), HBM=400))
     assert found == NothingLeft(cycles=600, ceiling_cycles=400, unit="HBM", saturated=False)
     assert found_in(outside(line(Code.TOP_LEVEL, 3))) == (
         Outside(cycles=3, ceiling_cycles=0, place=Code.TOP_LEVEL, executions=1, waiting=False),
