@@ -82,11 +82,10 @@ def _contracted(op: Any) -> int:
 def trips(loop: Any) -> int:
     """How often a loop turns whose counter goes up from one constant to another; 1 where that is not seen."""
     condition, body = (region.blocks[0] for region in loop.regions)
-    asked = condition.operations[len(condition.operations) - 1].operation.operands[0].owner
-    if not isinstance(asked, ir.Operation | ir.OpView):
+    compare = _operation(condition.operations[len(condition.operations) - 1].operation.operands[0])
+    if compare is None or compare.name != "stablehlo.compare":
         return 1
-    compare = asked.operation if isinstance(asked, ir.OpView) else asked
-    if compare.name != "stablehlo.compare" or "LT" not in str(compare.attributes["comparison_direction"]):
+    if "LT" not in str(compare.attributes["comparison_direction"]):
         return 1
     place = next((place for place, one in enumerate(condition.arguments) if one == compare.operands[0]), None)
     if place is None:
