@@ -216,13 +216,18 @@ class Version:
 # --- targets ---
 
 
+def written(options: argparse.Namespace) -> str:
+    """The target as the user wrote it."""
+    return options.target or home.KERNEL
+
+
 def target_of(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
     """The target and its cases, one for each chip that was asked for.
 
     Raises:
       Refusal: ``USAGE``, ``NOT_FOUND``.
     """
-    target = targets.parse(options.target or home.KERNEL)
+    target = targets.parse(written(options))
     if options.inputs is not None:
         if options.input:
             raise Refusal(Status.USAGE, "--input and --inputs say the same twice: give one of them")

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ratchet.commands.options import json_option, knobs_argument, target_options
-from ratchet.commands.targets import Compilers, Version, folder_for, target_of
+from ratchet.commands.targets import Compilers, Version, folder_for, target_of, written
 from ratchet.exam.candidate import target as targets
 from ratchet.exam.candidate.target import Case, Target
 from ratchet.exam.measure import devices
 from ratchet.kernelfile.knobs import choices, points
 from ratchet.loop.compare import ModelledLatency, compare
 from ratchet.process import paths
-from ratchet.process.boot import home
 from ratchet.tpu.compiler.environment import compiler_version
 from ratchet.tune import captured
 from ratchet.tune.fit import modelled, ranked, shortlist
@@ -80,7 +79,7 @@ def _called(options: argparse.Namespace) -> tuple[Target, tuple[Case, ...]]:
         return target_of(options)
     if options.inputs or options.input:
         raise Refusal(Status.USAGE, "--shapes and --input say the same twice: give one of them")
-    target = targets.parse(options.target or home.KERNEL)
+    target = targets.parse(written(options))
     calls = captured.cases(options.shapes, target)
     chips = options.chip or [calls[0].chip]
     return target, tuple(replace(call, chip=chip) for call in calls for chip in chips)
@@ -154,7 +153,7 @@ def _write(rows: list[Tuned], options: argparse.Namespace, target: Target) -> li
         for name, content in tables.items():
             texts[f"tpu_inference/{name}.json"] = _json(content)
     if options.on:
-        texts[SHORTLIST] = _json(shortlist_document(rows, target=options.target or home.KERNEL))
+        texts[SHORTLIST] = _json(shortlist_document(rows, target=written(options)))
     for name, text in texts.items():
         path = options.out / name
         paths.make_folder(path.parent)
