@@ -350,6 +350,17 @@ class Root:
                     time.sleep(0.1)
             yield
 
+    def is_locked(self, name: Name) -> bool:
+        """Whether a process holds the lock that a file is, this one too; False where there is no such file."""
+        try:
+            with self.open(name) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two that ask do not see each other
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
     def take(self, given: BinaryIO, name: Name) -> bytes:
         """A copy of an open file, whole or not at all; returns the SHA-256 of what was written."""
         whole, folder = hashlib.sha256(), PurePath(self.name(name)).parent

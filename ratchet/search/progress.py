@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +36,6 @@ class Searching:
     best: Point = field(default_factory=dict)
     left_s: float | None = None
     """Seconds at most, by the trials so far; None before the first."""
-    pid: int = field(default_factory=os.getpid)
 
 
 @dataclass(kw_only=True)
@@ -99,21 +97,25 @@ def trials_of(space: Space, most: int) -> int:
 
 
 def under_way(root: Path) -> tuple[Searching, ...]:
-    """The searches of a clone whose processes live."""
+    """The searches of a clone whose studies are held."""
     top = Root(root)
     try:
-        names = [f"{_PLACE}/{name}" for name in top.names(_PLACE) if name.endswith(_END)]
+        studies = [name.removesuffix(_END) for name in top.names(_PLACE) if name.endswith(_END)]
     except OSError:
         return ()
-    return tuple(_read(top, names))
+    return tuple(_read(top, studies))
 
 
-def _read(top: Root, names: list[str]) -> Iterator[Searching]:
-    for name in sorted(names):
+def lock_of(study: str) -> str:
+    """The file of a clone that is locked while somebody searches by this study."""
+    return f"{_PLACE}/{study}.lock"
+
+
+def _read(top: Root, studies: list[str]) -> Iterator[Searching]:
+    for study in studies:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            one = Searching(**json.loads(top.read(name, _MOST_BYTES)))
-            os.kill(int(one.pid), 0)
-            yield one
+            if top.is_locked(lock_of(study)):
+                yield Searching(**json.loads(top.read(_name(study), _MOST_BYTES)))
 
 
 def _name(study: str) -> str:

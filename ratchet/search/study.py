@@ -19,11 +19,14 @@ from ratchet.exam.judge.secret import FOLDER, clone_folder
 from ratchet.kernelfile.knobs import with_constants
 from ratchet.process.root import Root
 from ratchet.search import tpe
+from ratchet.search.progress import lock_of
 from ratchet.search.space import Observation, Space
 from ratchet.values import Conditions, Point
 from ratchet.values.status import Refusal, Status
 
 _START = "start"
+_ASKED_S = 0.2
+"""Who asks whether a search is under way holds its lock for an instant."""
 
 
 def study_id(source: bytes, space: Space, how: str, conditions: Conditions) -> str:
@@ -71,7 +74,7 @@ def opened(root: Path, name: str) -> Iterator[Study]:
     with contextlib.ExitStack() as stack:
         try:
             top.make_folder(folder)
-            stack.enter_context(top.locked(f"{folder}/{name}.lock"))
+            stack.enter_context(top.locked(lock_of(name), wait_s=_ASKED_S))
         except BlockingIOError:
             raise Refusal(Status.BUSY, "this search is running already: wait for it to end") from None
         except OSError as error:

@@ -86,7 +86,7 @@ def status_document(state: State) -> dict[str, Any]:
         "edited": list(state.edited),
         "candidate": state.candidate or None,
         "running": state.running or None,
-        "searching": [plain(one, {Searching: {...: ("pid",)}}) for one in state.searching],
+        "searching": plain(state.searching),
         "unfinished": state.unfinished or None,
         "problems": [
             {"problem": one.row.problem, "kernel": one.row.kernel, "frozen_by": one.row.id, "at": one.row.time}

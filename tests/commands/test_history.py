@@ -16,7 +16,8 @@ from ratchet.exam.judge.secret import FOLDER
 from ratchet.loop.history import History
 from ratchet.loop.ledger import NAME
 from ratchet.loop.workspace import locked
-from ratchet.search.progress import Progress, Searching
+from ratchet.process.root import Root
+from ratchet.search.progress import Progress, Searching, lock_of
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
 
@@ -160,10 +161,10 @@ def test_status_says_what_is_edited_and_what_runs(empty: Stage, capsys: pytest.C
 def test_status_knows_a_search_between_two_trials(empty: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     now = Searching(kernel="kernel.py", how="grid", of=6, began_ms=2.0)
     (empty.root / FOLDER / "search").mkdir(parents=True)  # as a study is opened
-    progress = Progress(root=empty.root, study="s", now=now)
-    assert "searching   search kernel.py · grid · 0 of 6\n" in run(capsys, empty, "status")
-    assert json.loads(run(capsys, empty, "status", "--json"))["searching"][0]["of"] == 6
-    progress.end()
+    Progress(root=empty.root, study="s", now=now)
+    with Root(empty.root).locked(lock_of("s")):
+        assert "searching   search kernel.py · grid · 0 of 6\n" in run(capsys, empty, "status")
+        assert json.loads(run(capsys, empty, "status", "--json"))["searching"][0]["of"] == 6
     assert "searching" not in run(capsys, empty, "status")
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -174,6 +175,17 @@ def test_patterns(root, home):
         assert matching(root, none) == []
     with pytest.raises(OSError, match="leads out"):
         matching(root, "../user/*")
+
+
+def test_whether_a_lock_is_held_is_asked_without_making_it(root):
+    assert not root.is_locked("lock")
+    assert not root.exists("lock")
+    with root.locked("lock"):
+        assert root.is_locked("lock")
+    assert not root.is_locked("lock")
+    with root.open("lock") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert not root.is_locked("lock"), "somebody else who asks"
 
 
 def test_one_holds_a_lock(root):

@@ -1,8 +1,6 @@
 """How far a search is: its screen, and what others see of it."""
 
 import io
-import json
-import os
 from dataclasses import replace
 
 import pytest
@@ -12,6 +10,7 @@ from ratchet.loop.decide import decide
 from ratchet.loop.rows import baseline_reason
 from ratchet.search.progress import Progress, Searching, trials_of, under_way
 from ratchet.search.space import Axis, Observation, Space
+from ratchet.search.study import opened
 from ratchet.values import Band
 from ratchet.values.status import Refusal, Status
 from ratchet.view.points import candidates_table
@@ -46,17 +45,18 @@ def test_best_kept_and_time_left_are_of_the_trials_so_far(tmp_path):
     assert followed(tmp_path, [(seen(1.0), False)], seconds=15).now.left_s == 5
 
 
-def test_what_others_see_is_what_the_screen_has_until_the_process_is_gone(tmp_path):
+def test_what_others_see_is_what_the_screen_has_while_the_study_is_held(tmp_path):
     made = followed(tmp_path, [(seen(2.0), False)])
-    assert under_way(tmp_path) == (made.now,)
-    file = tmp_path / FOLDER / "search" / "s.now"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "pid": 2**22 + 1}))
-    assert under_way(tmp_path) == ()
-    file.write_text("{")
-    assert under_way(tmp_path) == ()
+    assert under_way(tmp_path) == (), "left by a run that was killed"
+    with opened(tmp_path, "s"):
+        assert under_way(tmp_path) == (made.now,)
+        (tmp_path / FOLDER / "search" / "s.now").write_text("{")
+        assert under_way(tmp_path) == ()
+        made.trial(seen(2.0))
+        assert under_way(tmp_path) == (made.now,)
+        made.end()
+        assert under_way(tmp_path) == ()
     made.trial(seen(2.0))
-    assert under_way(tmp_path)[0].pid == os.getpid()
-    made.end()
     assert under_way(tmp_path) == ()
 
 
