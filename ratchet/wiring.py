@@ -328,7 +328,7 @@ def modelled_again(
       root: the repository's top.
       row: a row with a latency.
       source: the kernel file's bytes.
-      say: is told that it takes a while, and what keeps it from being made.
+      say: takes a line for the user: that modelling may take minutes, or why it failed.
 
     Returns:
       A folder with ``hlo_dumps`` and ``profile_data`` as evidence has them; None where it cannot be modelled.
