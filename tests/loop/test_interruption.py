@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.loop import log, state
+from ratchet.loop import ledger, log, state
+from ratchet.loop.history import History
+from ratchet.loop.refs import Refs
 from ratchet.values import Decision
 from ratchet.values.status import Refusal, Status
 from tests.imports import HERE
 from tests.loop.stage import Stage, kernel_text
+from tests.loop.test_ledger import LOST
 from tests.tiers import slow
 
 
@@ -120,15 +123,19 @@ def test_two_at_once_both_come_through(stage: Stage) -> None:
     assert log.verify(stage.root) == ()
 
 
-def pending(stage: Stage, score: float) -> dict[str, object]:
-    """A turn that was cut off right after its decision was written down."""
-    stage.run("baseline")
+def pending(stage: Stage, score: float, owner: object = ledger, name: str = "write") -> dict[str, object]:
+    """A turn that was cut off after its decision was written down: before the row is, or another function is called."""
     stage.write(kernel_text(score))
     pid = os.fork()
     if not pid:
-        from ratchet.loop import ledger
+        real = getattr(owner, name)
 
-        ledger.write = lambda *_: os._exit(0)  # type: ignore[assignment]
+        def struck(*arguments: object, **options: object) -> object:
+            if state.known(History(stage.root).git, state.PENDING):
+                os._exit(0)
+            return real(*arguments, **options)
+
+        setattr(owner, name, struck)
         try:
             stage.run("cut off")
         finally:
@@ -138,7 +145,38 @@ def pending(stage: Stage, score: float) -> dict[str, object]:
     return left
 
 
+CUT_OFF = {
+    "decided": (ledger, "write"),
+    "written": (Refs, "point"),
+    "pointed": (Refs, "move_branch"),
+}
+"""How far a turn had come that was cut off: to just before this is called."""
+
+
+@pytest.mark.parametrize("way", ["reset --hard", "cut at a line", "emptied", "removed"])
+@pytest.mark.parametrize("reached", CUT_OFF)
+def test_a_row_of_a_run_that_was_cut_off_is_there_once_though_rows_were_lost_then(
+    stage: Stage, reached: str, way: str
+) -> None:
+    stage.run("baseline")
+    for score in (1500.0, 1400.0):
+        stage.write(kernel_text(score))
+        stage.run(f"{score}")
+    before = stage.ledger.read_bytes()
+    pending(stage, 1600.0, *CUT_OFF[reached])
+    assert stage.ledger.read_bytes().startswith(before)
+    LOST[way](stage)
+    assert stage.ledger.exists() is (way != "removed")
+    stage.write(kernel_text(1700.0))
+    assert stage.run("again").decision == Decision.KEPT
+    assert stage.ledger.read_bytes().startswith(before)
+    decisions = [(row.decision, row.note) for row in stage.rows()]
+    assert decisions[3:] == [("kept", "cut off"), ("kept", "again")]
+    assert log.verify(stage.root) == ()
+
+
 def test_a_commit_of_the_users_after_a_kill_is_not_lost(stage: Stage) -> None:
+    stage.run("baseline")
     cut_off = pending(stage, 1500.0)
     stage.git("commit", "-q", "--allow-empty", "-m", "meanwhile")
     outcome = stage.run("again")
@@ -152,6 +190,7 @@ def test_a_commit_of_the_users_after_a_kill_is_not_lost(stage: Stage) -> None:
 
 def test_a_branch_that_is_gone_after_a_kill(stage: Stage) -> None:
     stage.git("checkout", "-q", "-b", "side")
+    stage.run("baseline")
     cut_off = pending(stage, 1500.0)
     stage.git("checkout", "-q", "main")
     stage.git("branch", "-q", "-D", "side")
