@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ratchet.tpu.account.reasons import reasons
 from ratchet.values import (
     ArraySpec,
     Copy,
@@ -20,9 +21,10 @@ from ratchet.values import (
 )
 from ratchet.values.place import Code, Op
 from ratchet.values.program import Remedy, VmemUse
+from ratchet.values.reason import Reason
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, plain, same
-from ratchet.view.losses import copy_in_words, losses_in_words, mostly, omissions_in_words
+from ratchet.view.losses import copy_in_words, losses_in_words, mostly, omissions_in_words, reasons_in_words
 from ratchet.view.text import clean, fixed, size, where
 
 SCHEMA_VERSION = 1
@@ -64,6 +66,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         if timeline.chips:
             yield ""
             yield from _between_chips(explanation, timeline)
+        yield ""
+        yield "all of the time"
+        yield from (f"  {said}" for said in reasons_in_words(timeline))
         yield ""
         yield "losses, largest first"
         yield from (f"  {rank}. {said}" for rank, said in enumerate(losses_in_words(timeline), start=1))
@@ -274,6 +279,7 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
         **plain(explanation, _TABLES),
         "lines": plain(timeline.blame.lines, _TABLES) if timeline else [],
         "chips": [{name: getattr(chip, name) for name in _OF_CHIP} for chip in timeline.chips] if timeline else [],
+        "reasons": plain(reasons(timeline.blame.regions), _TABLES) if timeline else [],
         "losses": losses_in_words(timeline) if timeline else [],
         "not_modelled": omissions_in_words(timeline) if timeline else [],
     }
@@ -299,5 +305,6 @@ _TABLES: Tables = {
         "savings": lambda explanation: [_saving(one, explanation.knobs) for one in explanation.savings],
     },
     LineCost: {"where": "place", **same("cycles", "issue_cycles", "stall_cycles", "wait_cycles", "link_wait_cycles")},
+    Reason: {"use": "use", "unit": "unit", "cycles": "cycles", "where": "place"},
     Vmem: {...: (), "fits": "fits"},
 }

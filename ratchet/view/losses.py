@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+from ratchet.tpu.account.reasons import reasons
 from ratchet.values import Copy, Timeline, Verdict
 from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
 from ratchet.values.loss import (
@@ -34,6 +35,7 @@ from ratchet.values.omission import (
     Unmodelled,
 )
 from ratchet.values.place import SourceLine
+from ratchet.values.reason import Reason, Use
 from ratchet.view.text import clean, waited, where
 
 _UNITS = {
@@ -90,6 +92,36 @@ def copy_in_words(copy: Copy) -> str:
         return said
     named = "" if copy.parameter is None else f"input {copy.parameter}, "
     return f"{named}{clean(copy.has)} there, {clean(copy.wants)} wanted: {said}"
+
+
+def reasons_in_words(timeline: Timeline, most: int | None = None) -> list[str]:
+    """All of the time by what it goes to, largest first; ``most`` rows, the rest of it in one more."""
+    every, cycles = reasons(timeline.blame.regions), max(1, timeline.cycles)
+    shown = [one for one in every if one.cycles * _WORTH >= cycles][:most]
+    rest = timeline.cycles - sum(one.cycles for one in shown)
+    said = [f"{one.cycles / cycles:6.1%}  {_reason(one)}" for one in shown]
+    return [*said, f"{rest / cycles:6.1%}  less than {1 / _WORTH:.1%} each"] if rest and most is None else said
+
+
+def _reason(one: Reason) -> str:
+    unit = _UNITS.get(one.unit, one.unit)
+    at = f", most {waited(one.place)}"
+    match one.use:
+        case Use.ISSUE:
+            return f"{unit}{at}"
+        case Use.EMPTY:
+            return f"empty, waiting for {unit}{at}"
+        case Use.OUTSIDE:
+            return f"outside the kernels: {where(one.place)}"
+        case Use.DELAY:
+            return f"delays that the compiler asks for{at}"
+        case Use.LINKS:
+            return f"waiting for other chips{at}"
+        case Use.WAIT:
+            return f"waiting for DMAs{at}"
+        case Use.FIRST | Use.LAST:
+            return f"waiting for the {one.use.value}{at}"
+    assert_never(one.use)
 
 
 class _Words:
@@ -295,11 +327,14 @@ def blame_text(timeline: Timeline, *, title: str, kernel_file: str = "", source:
         f"blame of {clean(title)} (modelled, TPU {timeline.chip}, {clean(timeline.compiler)}): "
         f"{timeline.cycles:,} cycles, {timeline.latency_ms:.4f} ms",
         "",
+        "all of the time",
+        *(f"  {sentence}" for sentence in reasons_in_words(timeline)),
+        "",
         "losses, largest first",
         *(f"  {rank}. {sentence}" for rank, sentence in enumerate(losses_in_words(timeline), start=1)),
         "",
         "lines: every cycle is in one row; a bundle is shared equally by its instructions, an empty one goes to what",
-        "the next one waits for (? where that is not known); slots are issue slots left empty in the row's cycles",
+        "the next one waits for; slots are issue slots left empty in the row's cycles",
         *_lines(blame, max(1, timeline.cycles), quoted, kernel_file),
         "",
         "regions: first and last grid step (with filling and draining the pipeline), steady steps in between",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ratchet.tpu.account.costs import ISSUE_SLOTS, Activity, Cell, Placed, costs_of, executed, placed, whole
 from ratchet.tpu.account.places import places
+from ratchet.tpu.account.reasons import reasons
 from ratchet.tpu.account.regions import Sums
 from ratchet.tpu.account.stalls import BRANCH, OTHER, RESULTS, STORES, WEIGHTS, Stall, stalls
 from ratchet.tpu.chips.units import slots
@@ -39,6 +40,7 @@ def test_parts_make_the_whole_to_the_cycle(timeline: Timeline) -> None:
     blame = timeline.blame
     assert sum(line.cycles for line in blame.lines) == timeline.cycles
     assert sum(region.cycles for region in blame.regions) == timeline.cycles
+    assert sum(one.cycles for one in reasons(blame.regions)) == timeline.cycles
     assert sum(region.wait_cycles for region in blame.regions) == timeline.dma_wait_cycles
     assert sum(region.stall_cycles for region in blame.regions) == timeline.empty_bundles
     for lines, cycles in [(blame.lines, timeline.cycles), *((r.lines, r.cycles) for r in blame.regions)]:
