@@ -4,8 +4,8 @@
 
 Everything goes through the public command line, in a throwaway repository: `advise --apply 1`, then one experiment,
 which is judged, kept or reverted. What was tried and lost is in its ledger, so it is not advised again. It ends where
-there is no advice left. Without --from: the naive attention kernel, and the first versions of three examples. The floor
-is what the roofline allows: compulsory FLOPs and bytes at the chip's peaks. Most of the time goes into references in
+there is no advice left. Without --from: the naive attention kernel, and the first versions of others. The floor is
+what the roofline allows: compulsory FLOPs and bytes at the chip's peaks. Most of the time goes into references in
 float64.
 """
 
@@ -26,21 +26,26 @@ from tests.workspaces import Workspace
 NAIVE = ROOT / "examples" / "naive_attention.py"
 FIRST = {
     "layernorm": "6e4039fa303815cb2d46e042c9600890dcafa6a8",
+    "layernorm_backward": "50cdf268e4915b35aac7d4b982165537b755a2ee",
     "matmul": "a9ffb8facfec65e1516b3fc3a87a45b41716248c",
+    "int8_matmul": "ffafb2628a28aa434314389dfb48f9abf86aef5d",
     "adam": "953d32013db9b6a6305e8e437be9dd98617a587a",
 }
 """Examples, and the commit in which nobody had improved them yet."""
+WRITTEN = ROOT / "benchmarks" / "data" / "first"
+"""Kernels as a newcomer writes them, where git has none."""
 KERNEL = "kernel.py"
 Row = dict[str, Any]
 
 
 def starts() -> dict[str, str]:
-    """Kernel files by name: the naive one, and the first versions of other examples."""
+    """Kernel files by name: the naive one, and the first versions of others."""
     first = {
         f"{name}.py": subprocess.check_output(["git", "show", f"{commit}:examples/{name}.py"], cwd=ROOT, text=True)
         for name, commit in FIRST.items()
     }
-    return {NAIVE.name: NAIVE.read_text(), **first}
+    written = {path.name: path.read_text() for path in sorted(WRITTEN.glob("*.py"))}
+    return {NAIVE.name: NAIVE.read_text(), **first, **written}
 
 
 def asked(space: Workspace, *words: str) -> dict[str, Any]:

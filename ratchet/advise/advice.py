@@ -38,6 +38,10 @@ class Edit(Enum):
     LANES = "sums lane by lane", Field.LAYOUT
     DIVIDE = "divide rows, not elements", Field.ALGORITHM
     UNROLL = "unroll a loop", Field.COMPILER
+    PART = "two loops, one without a mask", Field.ALGORITHM
+    TRIANGLE = "strips as wide as the mask leaves them", Field.ALGORITHM
+    STAGGER = "products ahead of what uses them", Field.ALGORITHM
+    TURNS = "several turns at once", Field.ALGORITHM
     PAIR = "two edits that lost alone", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ratchet.advise import arithmetic, layout, mask, resident, tiles
+from ratchet.advise import arithmetic, layout, mask, parted, resident, staggered, tiles
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.program import Kernel, kernels
@@ -32,6 +32,8 @@ PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     tiles.strips,
     arithmetic.reciprocals,
     tiles.unrolled,
+    parted.rewrites,
+    staggered.rewrites,
 )
 """Of one kernel, whose function no other call runs."""
 _WITHOUT_REFS = (arithmetic.rewrites, tiles.unrolled)
@@ -292,6 +294,10 @@ _ABOUT = {
     Edit.VMEM: (LossKind.WAITS, LossKind.STALLS, LossKind.IDLE_STEPS),
     Edit.SMALLER: (LossKind.SPILLS,),
     Edit.STRIPS: (LossKind.SPILLS, LossKind.STALLS),
+    Edit.PART: (LossKind.STALLS,),
+    Edit.TRIANGLE: (LossKind.STALLS,),
+    Edit.STAGGER: (LossKind.STALLS,),
+    Edit.TURNS: (LossKind.STALLS,),
     Edit.RESIDENT: (LossKind.IDLE_STEPS, LossKind.WAITS),
     Edit.SKIP: (LossKind.STALLS,),
 }
@@ -324,7 +330,7 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
             return _net(less * (steps + stalls), (rewrite.factor - 1) * (run.ends + spills / 2))
         case Edit.SMALLER:
             return _net((spills + run.ends) / 2, steps)
-        case Edit.STRIPS:
+        case Edit.STRIPS | Edit.PART | Edit.TRIANGLE | Edit.STAGGER | Edit.TURNS:
             return (spills + stalls) / 2
         case Edit.RESIDENT:
             return max(idle, less * steps)

@@ -30,6 +30,10 @@ _WHAT: Mapping[Edit, str] = {
     Edit.LANES: "add up per lane, and across the lanes once, where the sum is read",
     Edit.DIVIDE: "multiply by the reciprocal of each row's divisor",
     Edit.UNROLL: "unroll a loop",
+    Edit.PART: "walk the blocks that are attended whole in a loop of their own, without a mask or a branch",
+    Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it, as splash attention does",
+    Edit.STAGGER: "multiply for the next tile before the work on this one is done, in FlashAttention-3's order",
+    Edit.TURNS: "several turns of a loop in one, the next one's products begun before the last one's are used",
     Edit.PAIR: "both of two edits that were a little slower alone",
 }
 _LOSSES: Mapping[LossKind, str] = {

@@ -1,0 +1,110 @@
+"""Stages, turns, two loops and triangles: what each edit writes, where it is silent, and that the values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ratchet.advise.advice import Edit
+from tests.advise.sources import ATTENTION, edits, once
+from tests.advise.values import results, values
+from tests.imports import HERE
+
+LOSS = (HERE / "benchmarks/data/first/cross_entropy.py").read_text()
+BLOCKS = ATTENTION.replace("TOKENS = 512", "TOKENS = 1024").replace("ACROSS = 64", "ACROSS = 512")
+LOOP = once(once(BLOCKS, Edit.MASK), Edit.RESIDENT)
+STRIPS = once(LOOP, Edit.STRIPS)
+PARTED = once(STRIPS, Edit.PART)
+TRIANGLE = once(PARTED, Edit.TRIANGLE)
+STAGES = once(TRIANGLE, Edit.STAGGER)
+
+
+def last(text: str, edit: Edit) -> str:
+    """The file after the last rewrite of that kind."""
+    return edits(text, edit)[-1].after.decode()
+
+
+def test_the_blocks_without_a_mask_get_a_loop_of_their_own():
+    assert "        _see(there, False)\n" in PARTED
+    assert "plain = np.clip((here * ACROSS - ALONG + 1) // ALONG + 1, 0, end)" in PARTED
+    assert "    @plas.loop(plain, end)\n    def _divided(there):\n        _see(there, True)\n" in PARTED
+    assert "unmasked" not in PARTED
+    other = LOOP.replace("np.minimum(TOKENS // ALONG, ", "np.minimum(TOKENS // ALONG, 3 + ")
+    assert "plas.when(there * ALONG < here * ACROSS + ACROSS)(lambda: _see(there, False))" in once(other, Edit.PART)
+
+
+def test_a_strip_takes_the_columns_that_the_mask_leaves_it():
+    assert (
+        "    for block in range(ACROSS // ALONG):\n        _see(here * (ACROSS // ALONG) + block, True, block)"
+        in TRIANGLE
+    )
+    assert "width = min(ALONG, row + STRIP - block * ALONG)" in TRIANGLE
+    assert "two[plas.ds(plas.multiple_of(there * ALONG, ALONG), width), :]" in TRIANGLE
+    assert "jax.lax.broadcasted_iota(np.int32, (STRIP, width), 1)" in TRIANGLE
+
+
+def test_tiles_are_in_stages_between_products():
+    assert STAGES.count("            yield\n") == 2
+    assert "_staggered([_tile(row) for row in range(0, ACROSS, STRIP)], 3)" in STAGES
+    assert "                return\n" in STAGES
+    text = last(STAGES, Edit.TURNS)
+    assert "TURNS = 4\n" in text
+    assert "_staggered([_tile(there, row) for there in turns for row in range(0, ACROSS, STRIP)], 3)" in text
+    assert "        _see([several * TURNS + one_2 for one_2 in range(TURNS)], False)\n" in text
+    assert "        _see([here * (ACROSS // ALONG) + block], True, block)" in text
+    assert {"TURNS"} <= {one.subject for one in edits(text, Edit.LARGER)}
+
+
+@pytest.mark.parametrize(
+    ("text", "edit", "old", "new"),
+    [
+        (STRIPS, Edit.PART, "lambda: _see(False)", "lambda: _see(not True)"),
+        (STRIPS, Edit.PART, "unmasked = there * ALONG", "unmasked = there * here"),
+        (PARTED, Edit.TRIANGLE, "mine >= its", "mine > its"),
+        (PARTED, Edit.TRIANGLE, "ACROSS = 512", "ACROSS = 128"),
+        (PARTED, Edit.TRIANGLE, "cdiv(here * ACROSS + ACROSS, ALONG)", "cdiv(here * ACROSS, ALONG)"),
+        (PARTED, Edit.TRIANGLE, "STRIP = 256", "STRIP = 64"),
+        (PARTED, Edit.TRIANGLE, "part = np.exp(seen - highest)", "part = np.exp(seen - highest) * ALONG"),
+        (TRIANGLE, Edit.STAGGER, "less * mixed[row", "less * mixed[0 * row"),
+        (TRIANGLE, Edit.STAGGER, "top[row : row + STRIP, :] = highest", "top[0:STRIP, :] = highest"),
+        (TRIANGLE, Edit.STAGGER, "            highest = ", "            part = part\n            highest = "),
+        (TRIANGLE, Edit.STAGGER, "seen = 0.125 * jax", "seen = top[row : row + STRIP, :1] * jax"),
+        (STAGES, Edit.TURNS, "_see(there, False)", "_see(there + 1, False)"),
+    ],
+)
+def test_what_is_written_otherwise_stays(text, edit, old, new):
+    assert old in text
+    assert edits(text, edit)
+    assert edits(text.replace(old, new), edit) == []
+
+
+def test_turns_of_a_loop_without_tiles_overlap():
+    loop = once(LOSS, Edit.RESIDENT)
+    two, four = (one.after.decode() for one in edits(loop, Edit.STAGGER))
+    assert "    def _turn(j):\n        logits = jnp.dot(" in two
+    assert "        yield\n        words = j * BW" in two
+    assert "TURNS = 2\n" in two
+    assert "        _staggered([_turn(several * TURNS + one) for one in range(TURNS)], 2)\n" in four
+    assert (
+        edits(loop.replace("        words = j", "        pl.when(j > 0)(print)\n        words = j"), Edit.STAGGER) == []
+    )
+
+
+STEPS = (LOOP, PARTED, TRIANGLE, STAGES, edits(STAGES, Edit.TURNS)[0].after.decode(), last(STAGES, Edit.TURNS))
+
+
+@pytest.mark.slow
+def test_every_step_attends_as_before():
+    before = values(BLOCKS)
+    assert np.abs(before).max() > 1
+    for text in STEPS:
+        np.testing.assert_allclose(values(text), before, atol=0.03)
+
+
+@pytest.mark.slow
+def test_turns_that_overlap_find_the_same_losses():
+    small = LOSS.replace("ROWS, WIDTH, WORDS = 2048, 1024, 8192", "ROWS, WIDTH, WORDS = 128, 256, 1280")
+    (before,) = results(small)
+    assert np.abs(before).max() > 1
+    for one in edits(once(small, Edit.RESIDENT), Edit.STAGGER):
+        np.testing.assert_allclose(results(one.after.decode())[0], before, atol=1e-4)
