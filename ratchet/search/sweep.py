@@ -1,11 +1,13 @@
-"""Many versions of one kernel file, modelled side by side: which values of its knobs are worth an experiment.
+"""Many versions of one kernel file, modelled side by side: values of its knobs, or edits of its text.
 
-Nothing is recorded, and no value is checked unless asked for. Each lane keeps its children, so that a point costs no
+Nothing is recorded, and no value is checked unless asked for. Each lane keeps its children, so that a version costs no
 more than tracing, compiling and its schedule.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,11 +21,11 @@ from ratchet.exam.judge.workers import Workers, WorkerSlots
 from ratchet.kernelfile.knobs import with_constants
 from ratchet.process import paths
 from ratchet.tpu.chips import Chip
-from ratchet.values import Conditions, Point, SweepResult
+from ratchet.values import Conditions, Point, SweepResult, Verdict
 from ratchet.wiring import JudgeFunction
 
 LANES = 2
-"""Points under way at once. A compile needs up to several GiB."""
+"""Versions under way at once. A compile needs up to several GiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,32 +53,65 @@ class Sweep:
           Refusal: ``USAGE`` for a name that is no knob of the file, before anything runs.
         """
         source = paths.read(self.kernel)
-        versions = [(point, with_constants(source, self.kernel.name, point)) for point in points]
-        count = max(1, min(self.lanes, len(versions)))
+        versions = [with_constants(source, self.kernel.name, point) for point in points]
+        with self.opened(len(versions)) as lanes:
+            for number, verdict, seconds in lanes.verdicts(versions, values=self.values):
+                yield SweepResult(point=points[number], verdict=verdict, seconds=seconds)
+
+    @contextlib.contextmanager
+    def opened(self, most: int) -> Iterator[Lanes]:
+        """Lanes for at most so many versions at once."""
+        count = max(1, min(self.lanes, most))
         with (
             tempfile.TemporaryDirectory(prefix="ratchet-") as folder,
-            WorkerSlots(count, partial(Workers, self.chip, one_file=True)) as lanes,
+            WorkerSlots(count, partial(Workers, self.chip, one_file=True)) as slots,
         ):
-            running = [
-                lanes.submit(partial(self._point, Path(folder, f"{number:05d}"), point, text))
-                for number, (point, text) in enumerate(versions)
-            ]
-            for future in as_completed(running):
-                yield future.result()
+            yield Lanes(sweep=self, slots=slots, folder=Path(folder))
 
-    def _point(self, folder: Path, point: Point, text: bytes, workers: Workers) -> SweepResult:
+
+@dataclass(frozen=True, kw_only=True)
+class Lanes:
+    """Children that model versions of the swept file, kept from one call to the next."""
+
+    sweep: Sweep
+    slots: WorkerSlots
+    folder: Path
+
+    def verdicts(
+        self, versions: Sequence[bytes], *, values: bool = False, until: float = math.inf
+    ) -> Iterator[tuple[int, Verdict, float]]:
+        """The number of each version, its verdict, and how many seconds that took; as they come.
+
+        Args:
+          versions: the file's bytes with another thing changed in each.
+          values: check them, too.
+          until: by ``time.monotonic()``; what has not begun by then is left out.
+        """
+        running = [
+            self.slots.submit(partial(self._one, number, text, values, until)) for number, text in enumerate(versions)
+        ]
+        for future in as_completed(running):
+            if (done := future.result()) is not None:
+                yield done
+
+    def _one(
+        self, number: int, text: bytes, values: bool, until: float, workers: Workers
+    ) -> tuple[int, Verdict, float] | None:
         start = time.monotonic()
-        paths.make_folder(folder)
-        kernel = folder / self.kernel.name
-        paths.write(kernel, text)
-        request = Request(
-            kernel=kernel,
-            root=self.root,
-            kernel_rel=self.kernel_rel,
-            conditions=self.conditions,
-            chip=self.chip,
-            model_only=not self.values,
-            remember=self.remember,
-        )
-        verdict = self.judge(request, workers=workers)
-        return SweepResult(point=point, verdict=verdict, seconds=time.monotonic() - start)
+        if start >= until:
+            return None
+        sweep = self.sweep
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            kernel = Path(folder, sweep.kernel.name)
+            paths.write(kernel, text)
+            request = Request(
+                kernel=kernel,
+                root=sweep.root,
+                kernel_rel=sweep.kernel_rel,
+                conditions=sweep.conditions,
+                chip=sweep.chip,
+                model_only=not values,
+                remember=sweep.remember,
+            )
+            verdict = sweep.judge(request, workers=workers)
+        return number, verdict, time.monotonic() - start
