@@ -1,4 +1,4 @@
-"""One advice: an edit, what it should save by the modelled run, and what came of its like before."""
+"""One edit, what of the modelled run it is about, and what came of its like before."""
 
 from __future__ import annotations
 
@@ -102,9 +102,7 @@ class Advice:
     rewrite: Rewrite
     evidence: tuple[Evidence, ...]
     saved_cycles: int
-    """What the edit saves at best, by the modelled run."""
-    latency_ms: float
-    """Predicted: the run without those cycles."""
+    """What it is about: a guess, by which edits are put in order before they are modelled."""
     confidence: float
     """Of 1: that it helps, by the ledger."""
     record: Record
@@ -113,5 +111,5 @@ class Advice:
 
     @property
     def worth(self) -> float:
-        """Cycles to expect, by which advice is ranked."""
+        """By which edits are put in order before they are modelled."""
         return self.saved_cycles * self.confidence

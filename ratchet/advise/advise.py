@@ -1,20 +1,22 @@
-"""From a kernel file, its modelled run and what was tried to what to try next. Pure.
+"""From a kernel file, its modelled run and what was tried to the edits that are left, in an order. Pure.
 
-What an edit would save at best is the cycles that it is about, less what it makes worse: those that ``account/`` blames
-on lines, the pipeline, waits and stalls. How much of them goes is read off the edit (twice the block, half the steps).
-Nothing is compiled: a prediction says where to look first, and what came of earlier ones is in the ledger.
+The order is a guess: the cycles that an edit is about, those that ``account/`` blames on lines, the pipeline, waits and
+stalls, less what it makes worse, times how often its like was kept. Nothing is compiled here; what an edit is worth
+the judge's model says (``search/predict.py``), and what it said of others decides which are tried together.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ratchet.advise import arithmetic, layout, mask, parted, resident, staggered, tiles
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
+from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.program import Kernel, kernels
 from ratchet.kernelfile.syntax import File
@@ -66,37 +68,83 @@ Followed = tuple[Attempt, Rewrite]
 """An attempt that is an edit of ours."""
 
 
-def advise(file: File, timeline: Timeline, attempts: Sequence[Attempt]) -> tuple[Advice, ...]:
-    """What to try next, what is worth most first; nothing that was judged already, and nothing that saves nothing.
+def advise(
+    file: File, timeline: Timeline, attempts: Sequence[Attempt], known: Mapping[str, Prediction] | None = None
+) -> tuple[Advice, ...]:
+    """The edits of a file that were not judged yet, worth most first.
+
+    Two edits together come behind them, once all single ones are known and none is faster: those first that lost least.
 
     Args:
       file: the kernel as it is.
       timeline: its modelled run.
       attempts: of the ledger, oldest first.
+      known: what was modelled of the file and of its edits, by ``program``.
     """
+    known = known or {}
     run = Run(timeline=timeline, file=file.name)
-    past = followed(attempts, file.name)
+    past, current = followed(attempts, file.name), program(file.source)
     judged = {program(one.after): one for one in attempts if one.here}
-    known, current = records(past), program(file.source)
+    tried = Tried(judged=judged, known=known, base=known.get(current))
+    counts = records(past)
     made: dict[str, Advice] = {}
-    for rewrite in _with_room(file, judged):
-        result, cycles, lost = program(rewrite.after), saved(run, rewrite), _lost(rewrite, past)
-        if result == current or result in made or not cycles or _overflows(rewrite, past, current):
+    for rewrite in _with_room(file, tried):
+        result, lost = program(rewrite.after), _lost(rewrite, past)
+        if result == current or result in made:
             continue
-        record = known.get(rewrite.edit, Record())
+        record = counts.get(rewrite.edit, Record())
         made[result] = Advice(
             rewrite=rewrite,
             evidence=evidence(run, rewrite),
-            saved_cycles=cycles,
-            latency_ms=run.without(cycles),
+            saved_cycles=saved(run, rewrite),
             confidence=record.confidence * 0.5 ** len(lost),
             record=record,
             lost_before=lost,
         )
-    for pair in _pairs(file, run, [made[one] for one in made if one in judged and _lost_little(judged[one])]):
-        made.setdefault(program(pair.rewrite.after), pair)
-    found = (one for result, one in made.items() if result not in judged)
-    return tuple(sorted(found, key=lambda one: (-one.worth, one.rewrite.edit.value, one.rewrite.subject)))
+    alone = sorted(made, key=lambda one: (-made[one].worth, made[one].rewrite.edit.value, made[one].rewrite.subject))
+    if all(map(tried.is_no_faster, alone)):
+        near = [made[one] for one in sorted(alone, key=tried.loss) if tried.lost_little(one)]
+        for pair in _pairs(file, run, near):
+            made.setdefault(program(pair.rewrite.after), pair)
+    order = [*alone, *(result for result in made if result not in alone)]
+    return tuple(made[result] for result in order if result not in judged)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What is known of versions of a file, by ``program``: judged under these conditions, or modelled."""
+
+    judged: Mapping[str, Attempt]
+    known: Mapping[str, Prediction]
+    base: Prediction | None
+    """Of the file as it is."""
+
+    def loss(self, result: str) -> float:
+        """Share of the latency that a version lost; infinity where it has none, or does not count as slower."""
+        if (attempt := self.judged.get(result)) is not None:
+            return -attempt.gain if attempt.gain is not None and not attempt.kept else math.inf
+        one = self.known.get(result)
+        if one is None or self.base is None or one.score is None or self.base.score is None:
+            return math.inf
+        is_same = bool(one.program) and one.program == self.base.program
+        worse = fate(one, self.base)[0] in (Fate.SLOWER, Fate.SAME) and not is_same
+        return one.score.latency_ms / self.base.score.latency_ms - 1 if worse else math.inf
+
+    def lost_little(self, result: str) -> bool:
+        """Whether a version lost so little that another edit with it may win."""
+        return self.loss(result) < _NEAR
+
+    def is_no_faster(self, result: str) -> bool:
+        """Whether it is known that a version is not faster than the file as it is."""
+        if result in self.judged:
+            return True
+        one = self.known.get(result)
+        return one is not None and self.base is not None and fate(one, self.base)[0] is not Fate.FASTER
+
+    def overflowed(self, result: str) -> bool:
+        attempt, one = self.judged.get(result), self.known.get(result)
+        status = attempt.status if attempt is not None else one.status.name if one is not None else ""
+        return status == Status.VMEM_OVERFLOW.name
 
 
 def rewrites(file: File) -> tuple[Rewrite, ...]:
@@ -146,7 +194,7 @@ def records(past: Sequence[Followed]) -> Mapping[Edit, Record]:
 
 
 def _pairs(file: File, run: Run, near: Sequence[Advice]) -> Iterator[Advice]:
-    """Edits of this version that each lost little, two at a time, one made on top of the other."""
+    """Two at a time of edits that each lost little, one made on top of the other."""
     by_kind = {_kind(one.rewrite): one for one in near}
     for first in near[:_MOST_NEAR]:
         for rewrite in rewrites(File.of(first.rewrite.after, file.name)):
@@ -161,41 +209,25 @@ def _pairs(file: File, run: Run, near: Sequence[Advice]) -> Iterator[Advice]:
                 rewrite=Rewrite(edit=Edit.PAIR, after=rewrite.after, lines=lines, subject=names),
                 evidence=(*first.evidence, *second.evidence),
                 saved_cycles=cycles,
-                latency_ms=run.without(cycles),
                 confidence=first.confidence * second.confidence,
                 record=Record(),
             )
-
-
-def _lost_little(attempt: Attempt) -> bool:
-    return not attempt.kept and attempt.gain is not None and attempt.gain > -_NEAR
 
 
 def _kind(rewrite: Rewrite) -> tuple[Edit, str]:
     return rewrite.edit, rewrite.subject
 
 
-def _with_room(file: File, judged: Mapping[str, Attempt]) -> Iterator[Rewrite]:
-    """Every edit; and of those that overflowed VMEM the same under a higher limit."""
-    for rewrite in rewrites(file):
+def _with_room(file: File, tried: Tried) -> Iterator[Rewrite]:
+    """Every edit but larger blocks of a side that overflowed VMEM; of those that did the same under a higher limit."""
+    every = rewrites(file)
+    full = [one for one in every if one.edit is Edit.LARGER and tried.overflowed(program(one.after))]
+    for rewrite in every:
+        if any(one.subject == rewrite.subject and one.factor < rewrite.factor for one in full):
+            continue
         yield rewrite
-        attempt = judged.get(program(rewrite.after))
-        overflowed = attempt is not None and attempt.status == Status.VMEM_OVERFLOW.name
-        if overflowed and (higher := tiles.raised(rewrite, file.name)) is not None:
+        if rewrite in full and (higher := tiles.raised(rewrite, file.name)) is not None:
             yield higher
-
-
-def _overflows(rewrite: Rewrite, past: Sequence[Followed], current: str) -> bool:
-    """Whether a smaller block of the same side was too large for VMEM, in the version that there is now."""
-    return any(
-        rewrite.edit is other.edit is Edit.LARGER
-        and attempt.here
-        and attempt.status == Status.VMEM_OVERFLOW.name
-        and other.subject == rewrite.subject
-        and other.factor < rewrite.factor
-        and program(attempt.before) == current
-        for attempt, other in past
-    )
 
 
 def _lost(rewrite: Rewrite, past: Sequence[Followed]) -> tuple[str, ...]:
@@ -228,10 +260,6 @@ class Run:
         """What can be saved at all: all but the products on the busiest matrix unit."""
         bound = (loss.ceiling_cycles for loss in self.timeline.blame.losses if isinstance(loss, MatrixBound))
         return max(0, self.timeline.cycles - max(bound, default=0))
-
-    def without(self, cycles: int) -> float:
-        """The latency in ms, were it so many cycles shorter."""
-        return (self.timeline.cycles - cycles) / self.timeline.clock_hz * 1e3
 
     @cached_property
     def pipeline(self) -> int:
@@ -277,7 +305,7 @@ class Run:
 
 
 def saved(run: Run, rewrite: Rewrite) -> int:
-    """Cycles that an edit saves at best; 0 where it should cost more than it saves."""
+    """Cycles that an edit is about, as a guess; 0 where it should cost more than it saves."""
     return max(0, min(int(_saved(run, rewrite)), run.most))
 
 

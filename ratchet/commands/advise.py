@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ratchet.advise.advice import Advice
-from ratchet.advise.advise import Attempt, advise
+from ratchet.advise.advise import Attempt, advise, program
+from ratchet.advise.prediction import Modelled, Outlook, outlook
 from ratchet.commands.history import timeline_of
-from ratchet.commands.options import PROGRAM, count_option, json_option, kernel_file
+from ratchet.commands.options import PROGRAM, count_option, fresh_option, json_option, kernel_file, seconds
+from ratchet.exam.judge.request import Request
+from ratchet.exam.problem.problem import lock_path
 from ratchet.kernelfile import knobs
 from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
@@ -22,15 +25,19 @@ from ratchet.loop.rows import newest
 from ratchet.loop.subject import Subject
 from ratchet.process import paths
 from ratchet.search.brief import RECENT, brief
-from ratchet.values import Decision, Row, Timeline
+from ratchet.search.predict import CHECKED, Known, Predictor
+from ratchet.search.predictions import Kept
+from ratchet.search.sweep import Sweep
+from ratchet.tpu.chips import CHIPS
+from ratchet.values import Decision, Row, Timeline, Verdict
 from ratchet.values.brief import Suggestion, Task
 from ratchet.values.status import Refusal, Status
-from ratchet.view.advise import advice_document, advice_text, patch, title
+from ratchet.view.advise import Numbered, advice_document, advice_text, modelled_line, patch, title
 from ratchet.view.brief import document_within, text_within
 from ratchet.view.document import dumps
-from ratchet.wiring import refuted
+from ratchet.wiring import JudgeFunction, RepositoryJudge, refuted
 
-_SUGGESTED = 3
+_BUDGET_S = 60
 _ROWS = 200
 """The newest of the ledger, in which advice that was followed is looked for."""
 
@@ -42,45 +49,95 @@ def advise_options(parser: argparse.ArgumentParser) -> None:
     count_option(what, "--apply", "make the edit of advice N in the file")
     count_option(what, "--patch", "print the edit of advice N as a patch")
     count_option(parser, "--most", "show at most so many", 5)
+    what.add_argument("--all", action="store_true", help="list what was modelled and is not faster, too")
+    parser.add_argument(
+        "--budget",
+        type=seconds(),
+        default=_BUDGET_S,
+        metavar="SECONDS",
+        help=f"model and check edits that are new for so long; what is under way then is finished; default {_BUDGET_S}",
+    )
+    fresh_option(parser)
     json_option(parser, "print it as one JSON document, with every edit as a patch")
 
 
-def advise_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> int:
-    """Print what to try next, or make one of the edits; judges nothing."""
+def advise_command(
+    options: argparse.Namespace, *, root: Path, kernel: Path, function: JudgeFunction, say: Callable[[str], None]
+) -> int:
+    """Model the edits of a kernel file and print what is faster, or make one of them; records nothing."""
     if not paths.is_file(kernel):
         raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
     history = History(root)
     name = Subject.of(history, kernel).kernel
     source = paths.read(kernel)
-    file = File.of(source, kernel.name)
+    File.of(source, kernel.name)  # what is no Python was not judged either, and this says where
     row, timeline = _incumbent(history, name, source)
-    attempts = tuple(_attempts(history, name, row))
-    advice = advise(file, timeline, attempts)
-    if wanted := options.apply or options.patch:
-        if not advice:
-            raise Refusal(Status.NOT_FOUND, f"there is no advice for {name}: every edit that it knows was tried")
-        if wanted > len(advice):
-            raise Refusal(Status.USAGE, f"there is no advice {wanted} for {name}, wanted 1 to {len(advice)}")
-        advice = (advice[wanted - 1],)
+    if not paths.exists(lock_path(kernel)):
+        raise Refusal(Status.NOT_FOUND, f"{name} has no frozen problem any more: restore its lock with git")
+    predictor = _predictor(history, name, source, row, timeline, function)
+    predictor = replace(
+        predictor,
+        sweep=replace(predictor.sweep, remember=not options.fresh),
+        say=lambda *done: say(modelled_line(*done)),
+    )
+    wanted = options.apply or options.patch
+    found = predictor.known()
+    if options.fresh or not (wanted and found.advice):
+        found = predictor.run(options.budget, fresh=options.fresh)
+    shown = tuple(enumerate(found.advice, 1))[: options.most]
+    if wanted:
+        shown = (_chosen(found, wanted, name),)
     if options.apply:
-        paths.write(kernel, advice[0].rewrite.after)
-    _print(options, advice, row, source, name)
+        paths.write(kernel, shown[0][1].advice.rewrite.after)
+    _print(options, found, shown, row, source, name)
     return Status.PASS.exit_code
 
 
-def _print(options: argparse.Namespace, advice: Sequence[Advice], row: Row, source: bytes, name: str) -> None:
+def _chosen(found: Outlook, wanted: int, name: str) -> tuple[int, Modelled]:
+    """The advice of a number.
+
+    Raises:
+        Refusal: NOT_FOUND where there is none at all, USAGE where there are fewer.
+    """
+    if not found.advice:
+        said = f"{len(found.tried) + len(found.failed)} edits were modelled and none is faster"
+        left = f", {len(found.unreached)} are left: --budget gives it longer" if found.unreached else ""
+        raise Refusal(Status.NOT_FOUND, f"there is no advice for {name}: {said}{left}")
+    if wanted > len(found.advice):
+        raise Refusal(Status.USAGE, f"there is no advice {wanted} for {name}, wanted 1 to {len(found.advice)}")
+    return wanted, found.advice[wanted - 1]
+
+
+def _print(options: argparse.Namespace, found: Outlook, shown: Numbered, row: Row, source: bytes, name: str) -> None:
     if options.json:
-        print(dumps(advice_document(advice, row, before=source, kernel=name, most=options.most)))
+        print(dumps(advice_document(found, shown, row, before=source, kernel=name)))
     elif options.patch:
-        print(patch(advice[0], source, name), end="")
+        print(patch(shown[0][1].advice, source, name), end="")
     elif options.apply:
-        print(f"{title(advice[0])}: written into {name}; judge it: {PROGRAM} --kernel {shlex.quote(name)} 'advise: …'")
+        said = title(shown[0][1].advice)
+        print(f"{said}: written into {name}; judge it: {PROGRAM} --kernel {shlex.quote(name)} 'advise: …'")
     else:
-        print(
-            advice_text(
-                advice, row, kernel=name, most=options.most, again=f"{PROGRAM} advise {shlex.quote(name)} --apply 1"
-            )
-        )
+        again = f"{PROGRAM} advise {shlex.quote(name)} --apply 1"
+        print(advice_text(found, row, kernel=name, most=options.most, every=options.all, again=again))
+
+
+def _predictor(
+    history: History, name: str, source: bytes, row: Row, timeline: Timeline, function: JudgeFunction
+) -> Predictor:
+    """What models the edits of a kernel, for the chip that its run was modelled for."""
+    root = history.root
+    chip = CHIPS[timeline.chip]
+    conditions = RepositoryJudge.modelling(root, function, chip).conditions(name)
+    file, attempts, own = File.of(source, Path(name).name), tuple(_attempts(history, name, row)), program(source)
+
+    def find(known: Known) -> Outlook:
+        return outlook(advise(file, timeline, attempts, known), known, known.get(own), program)
+
+    sweep = Sweep(
+        kernel=root / name, root=root, kernel_rel=name, conditions=conditions, chip=chip, judge=function, remember=True
+    )
+    kept = Kept(root=root, kernel=name, conditions=conditions)
+    return Predictor(source=source, sweep=sweep, kept=kept, find=find)
 
 
 def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timeline]:
@@ -150,6 +207,7 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
     rows = tuple(row for row in log.rows(root) if row.kernel == name)
     incumbent = newest(rows, kernel=name, blob=entry.blob)
     constants = knobs.values(source, kernel.name)
+    found = _known(history, name, source, incumbent)
     made = brief(
         task=Task(
             kernel=name,
@@ -163,20 +221,31 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
         refuted=refuted(root, incumbent) if incumbent else {},
         rows=rows,
         parts=list(_changed_parts(history, rows)),
-        suggestions=list(_suggested(history, name, source, incumbent)),
+        suggestions=list(_suggestions(found)),
+        no_faster=len(found.tried) + len(found.failed) if found else 0,
+        not_modelled=len(found.unreached) if found else 0,
     )
     print(dumps(document_within(made, options.tokens)) if options.json else text_within(made, options.tokens))
     return Status.PASS.exit_code
 
 
-def _suggested(history: History, name: str, source: bytes, incumbent: Row | None) -> Iterator[Suggestion]:
-    """What ``advise`` has first; nothing where the modelled run is not on this disk."""
+def _suggestions(found: Outlook | None) -> Iterator[Suggestion]:
+    """The fastest of what ``advise`` modelled."""
+    for number, one in enumerate(found.advice[:CHECKED] if found else (), 1):
+        checked = one.prediction.status is Status.PASS
+        yield Suggestion(number=number, title=title(one.advice), predicted_ms=one.latency_ms, checked=checked)
+
+
+def _known(history: History, name: str, source: bytes, incumbent: Row | None) -> Outlook | None:
+    """What ``advise`` modelled of HEAD's kernel; None where its modelled run is not on this disk."""
     timeline = timeline_of(history.root, incumbent) if incumbent else None
     if incumbent is None or timeline is None:
-        return
-    known = advise(File.of(source, Path(name).name), timeline, tuple(_attempts(history, name, incumbent)))
-    for number, one in enumerate(known[:_SUGGESTED], 1):
-        yield Suggestion(number=number, title=title(one), predicted_ms=one.latency_ms, confidence=one.confidence)
+        return None
+    return _predictor(history, name, source, incumbent, timeline, _models_nothing).known()
+
+
+def _models_nothing(request: Request, *, workers: object = None, progress: object = None) -> Verdict:
+    raise AssertionError(f"{request.kernel_rel} is modelled by `advise`, and by nothing else here")
 
 
 def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:

@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "brief": ("advise", "what the next experiment has to know: where cycles go, what was tried, what remains"),
     "status": ("history", "where the experiments are: what is kept, edited and running"),
-    "advise": ("advise", "what to change next, with evidence and predicted gain, and the edit itself"),
+    "advise": ("advise", "what to change next: edits that are modelled as faster, and the edit itself"),
     "log": ("history", "the history, newest last"),
     "top": ("history", "the experiments that made a kernel faster the most"),
     "show": ("history", "one experiment"),

@@ -26,6 +26,8 @@ def brief(  # noqa: PLR0913 - one value from everything that is known
     rows: Sequence[Row],
     parts: Sequence[frozenset[str]],
     suggestions: Sequence[Suggestion] = (),
+    no_faster: int = 0,
+    not_modelled: int = 0,
 ) -> Brief:
     """The brief of one kernel.
 
@@ -38,6 +40,8 @@ def brief(  # noqa: PLR0913 - one value from everything that is known
       rows: of this kernel, oldest first.
       parts: what each of the newest reverted rows changed, newest first.
       suggestions: what to try next.
+      no_faster: edits that were modelled and are not faster.
+      not_modelled: edits that were not modelled yet.
     """
     kept = [row for row in rows if row.decision == Decision.KEPT]
     last = rows.index(kept[-1]) if kept else -1
@@ -60,4 +64,6 @@ def brief(  # noqa: PLR0913 - one value from everything that is known
         seconds=sum(seconds),
         turn_seconds=median(seconds[-RECENT:]) if seconds else None,
         suggestions=tuple(suggestions),
+        no_faster=no_faster,
+        not_modelled=not_modelled,
     )

@@ -27,15 +27,15 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestion:
-    """An edit that is worth a try; ``ratchet advise --apply NUMBER`` makes it."""
+    """An edit that is modelled as faster; ``ratchet advise --apply NUMBER`` makes it."""
 
     number: int
     title: str
     """Untrusted: it has names of the author's."""
     predicted_ms: float
-    """At best, by the modelled run."""
-    confidence: float
-    """0 to 1, from what the ledger says of the same edit."""
+    """What the judge's model says of the file with the edit made."""
+    checked: bool
+    """Whether its values were, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,11 @@ class Brief:
     turn_seconds: float | None = None
     """What judging one takes: the median of the newest; None before the first."""
     suggestions: tuple[Suggestion, ...] = ()
-    """What to try next, most promising first."""
+    """What to try next, fastest first, as far as it is modelled."""
+    no_faster: int = 0
+    """Edits that were modelled and are not faster."""
+    not_modelled: int = 0
+    """Edits that were not modelled yet."""
 
     @property
     def plateau(self) -> bool:

@@ -1,19 +1,22 @@
-"""Advice as text and as a JSON document: the edit, what speaks for it, what it should save, what came of its like."""
+"""Advice as text and as a JSON document: the edit, what is predicted, what it is about, what came of its like."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from ratchet.advise.advice import Advice, Edit, Evidence
+from ratchet.advise.prediction import Fate, Modelled, Outlook, Prediction
 from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.mutation import mutation
-from ratchet.values import Row
+from ratchet.values import MEASURED, Row, Score
 from ratchet.values.loss import LossKind
-from ratchet.view.document import Tables, plain, same
-from ratchet.view.text import clean, fixed
+from ratchet.values.status import Status
+from ratchet.view.document import BAND_MS, Tables, plain, same
+from ratchet.view.text import cause, change, clean, cut, fixed
 
 _WHAT: Mapping[Edit, str] = {
     Edit.LARGER: "a larger block: fewer grid steps, each with more to hide its copies and latencies behind",
@@ -34,7 +37,7 @@ _WHAT: Mapping[Edit, str] = {
     Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it, as splash attention does",
     Edit.STAGGER: "multiply for the next tile before the work on this one is done, in FlashAttention-3's order",
     Edit.TURNS: "several turns of a loop in one, the next one's products begun before the last one's are used",
-    Edit.PAIR: "both of two edits that were a little slower alone",
+    Edit.PAIR: "both of two edits that are a little slower alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
     LossKind.WAITS: "waiting for copies",
@@ -42,37 +45,107 @@ _LOSSES: Mapping[LossKind, str] = {
     LossKind.SPILLS: "spilled registers",
     LossKind.IDLE_STEPS: "grid steps that do no product",
 }
+_FATES: Mapping[Fate, str] = {
+    Fate.SLOWER: "slower",
+    Fate.SAME: "the same as it is",
+    Fate.TWIN: "the same program as another edit",
+    Fate.WRONG: "with wrong values",
+}
 _SUBJECT = 60
+_LINE = 160
+Numbered = Sequence[tuple[int, Modelled]]
+"""Advice with the number that ``--apply`` takes."""
 
 
-def advice_text(advice: Sequence[Advice], incumbent: Row, *, kernel: str, most: int, again: str) -> str:
-    """A few lines for each, numbered from 1 as ``--apply`` counts them."""
+def advice_text(found: Outlook, incumbent: Row, *, kernel: str, most: int, every: bool, again: str) -> str:
+    """A few lines for each, numbered from 1 as ``--apply`` counts them; then what was tried, failed and is left."""
     name, latency = clean(kernel), float(incumbent.median_ms)
-    lines = [f"{name}: {fixed(latency)} ms, row {clean(incumbent.id)}"]
-    if not advice:
-        lines.append("no advice: no known pattern is left that was not tried, or should save anything")
-    for number, one in enumerate(advice[:most], 1):
-        lines += _lines(number, one)
-    if len(advice) > most:
-        lines.append(f"and {len(advice) - most} more: --most {len(advice)} shows all")
-    if advice:
-        lines.append("predicted from the modelled run, at best; confidence from what this ledger says of the same edit")
+    measured = incumbent.evaluator in MEASURED
+    base = found.base.score if found.base else None
+    also = f" measured; {fixed(base.latency_ms)} ms modelled" if measured and base else ""
+    lines = [f"{name}: {fixed(latency)} ms{also}, row {clean(incumbent.id)}"]
+    if not found.advice:
+        lines.append(_none(found))
+    if base is not None:
+        for number, one in enumerate(found.advice[:most], 1):
+            lines += _lines(number, one, base)
+    if len(found.advice) > most:
+        lines.append(f"and {len(found.advice) - most} more: --most {len(found.advice)} shows all")
+    lines += _rest(found, base, len(found.tried) + len(found.failed) if every else most, every=every)
+    if found.advice:
         lines.append(f"to make the first edit: {clean(again)}")
     return "\n".join(lines)
 
 
-def _lines(number: int, one: Advice) -> list[str]:
-    kind = one.rewrite.edit.field.value
-    lines = [
-        f"{number}. {kind}: {title(one)}",
-        f"   {_WHAT[one.rewrite.edit]}",
-        f"   predicted {fixed(one.latency_ms)} ms at best, confidence {one.confidence:.0%}: {_record(one)}",
+def _none(found: Outlook) -> str:
+    modelled = len(found.tried) + len(found.failed)
+    if not modelled and not found.unreached:
+        return "no advice: no known pattern is left that was not tried"
+    left = f" yet, {len(found.unreached)} left" if found.unreached else ""
+    return f"no advice: of {modelled} edits that were modelled none is faster{left}"
+
+
+def _lines(number: int, one: Modelled, base: Score) -> Iterator[str]:
+    advice = one.advice
+    yield f"{number}. {advice.rewrite.edit.field.value}: {title(advice)}"
+    yield f"   {_WHAT[advice.rewrite.edit]}"
+    yield f"   predicted {_predicted(one, base)}"
+    yield f"   in this ledger: {_record(advice)}"
+    if advice.lost_before:
+        rows = ", ".join(map(clean, advice.lost_before[-3:]))
+        yield f"   the same edit of another version was not kept: row {rows}"
+    yield from (f"   about: {_evidence(found)}" for found in advice.evidence[:1])
+
+
+def _predicted(one: Modelled, base: Score) -> str:
+    """``0.40120 ms (0.38012 to 0.43333), -8.1 %: 0.0300 ms less issuing, 0.0012 ms more waiting; values checked``."""
+    score = one.prediction.score
+    assert score is not None
+    band = f" ({fixed(score.band.low_ms)} to {fixed(score.band.high_ms)})" if score.band else ""
+    issued = (score.latency_ms - score.wait_ms) - (base.latency_ms - base.wait_ms)
+    parts = [
+        f"{fixed(abs(ms), 3)} ms {'less' if ms < 0 else 'more'} {what}"
+        for what, ms in (("issuing", issued), ("waiting", score.wait_ms - base.wait_ms))
+        if ms
     ]
-    if one.lost_before:
-        rows = ", ".join(map(clean, one.lost_before[-3:]))
-        lines.append(f"   the same edit of another version was not kept: row {rows}")
-    lines += [f"   evidence: {_evidence(found)}" for found in one.evidence]
-    return lines
+    checked = "values checked" if one.prediction.status is Status.PASS else "values not checked yet"
+    moved = f"{change(score.latency_ms, base.latency_ms)}: {', '.join(parts)}"
+    return f"{fixed(score.latency_ms)} ms{band}, {moved}; {checked}"
+
+
+def _rest(found: Outlook, base: Score | None, most: int, *, every: bool) -> Iterator[str]:
+    if found.tried:
+        counts = Counter(one.fate for one in found.tried)
+        said = ", ".join(f"{counts[what]} {words}" for what, words in _FATES.items() if counts[what])
+        yield f"modelled, and no advice: {said}{'' if every else '; --all lists them'}"
+    if every and base is not None:
+        yield from (cut(f"   {fixed(one.latency_ms)} ms, {_tried(one, base)}", _LINE) for one in found.tried)
+    if found.failed:
+        yield f"cannot be modelled: {len(found.failed)}"
+    yield from (cut(f"   {_failed(one)}", _LINE) for one in found.failed[:most])
+    if len(found.failed) > most:
+        yield f"   and {len(found.failed) - most} more: --all lists them"
+    if found.unreached:
+        yield f"not modelled yet: {len(found.unreached)}; the same command goes on with them, --budget gives it longer"
+
+
+def _tried(one: Modelled, base: Score) -> str:
+    why = f": {title(one.twin) if one.twin else clean(one.why)}" if one.twin or one.why else ""
+    return f"{change(one.latency_ms, base.latency_ms)}, {one.fate.value}{why}; {title(one.advice)}"
+
+
+def _failed(one: Modelled) -> str:
+    return f"{title(one.advice)}: {one.prediction.status.name}: {cause(one.prediction.reason)}"
+
+
+def modelled_line(count: int, of: int, advice: Advice | None, one: Prediction, seconds: float) -> str:
+    """One version as it is done."""
+    what = f"{fixed(one.score.latency_ms)} ms" if one.score else f"{one.status.name}: {cause(one.reason)}"
+    if one.score and one.status not in (Status.PASS, Status.UNCHECKED):
+        what += f", {one.status.name}: {cause(one.reason)}"
+    checked = ", values checked" if one.status is Status.PASS else ""
+    name = title(advice) if advice else "as it is"
+    return cut(f"{count} of {of}: {name}: {what}{checked} ({seconds:.1f} s)", _LINE)
 
 
 def title(one: Advice) -> str:
@@ -82,21 +155,23 @@ def title(one: Advice) -> str:
     return f"{rewrite.edit.value}, {subject}" if subject else rewrite.edit.value
 
 
-def message(one: Advice, latency_ms: float) -> str:
+def message(one: Modelled, base: Score) -> str:
     """Of the experiment that tries it: what, and what is predicted."""
-    signal = "; ".join(map(_evidence, one.evidence))
-    predicted = f"predicted {fixed(one.latency_ms)} ms at best, from {fixed(latency_ms)} ms"
-    return f"advise: {title(one)}\n\nHypothesis: {_WHAT[one.rewrite.edit]}; {predicted}.\nSignal: {signal or 'none'}."
+    advice = one.advice
+    signal = "; ".join(map(_evidence, advice.evidence))
+    predicted = f"predicted {_predicted(one, base)}, from {fixed(base.latency_ms)} ms"
+    why = f"Hypothesis: {_WHAT[advice.rewrite.edit]}; {predicted}."
+    return f"advise: {title(advice)}\n\n{why}\nSignal: {signal or 'none'}."
 
 
 def _record(one: Advice) -> str:
     record = one.record
     if one.rewrite.edit is Edit.PAIR:
-        return "that of its two parts, multiplied"
+        return "two edits together are not counted"
     if not record.followed:
-        return "not tried in this ledger yet"
+        return "not tried yet"
     gained = f", saving {median(record.gains):.1%} of the latency in the median" if record.gains else ""
-    return f"tried {record.followed} times in this ledger, {record.kept} kept{gained}"
+    return f"tried {record.followed} times, {record.kept} kept{gained}"
 
 
 def _evidence(one: Evidence) -> str:
@@ -114,28 +189,52 @@ def patch(one: Advice, before: bytes, kernel: str) -> str:
     )
 
 
-def advice_document(
-    advice: Sequence[Advice], incumbent: Row, *, before: bytes, kernel: str, most: int
-) -> dict[str, Any]:
-    """The same as JSON, with each edit as a patch and as what it changes."""
-    latency = float(incumbent.median_ms)
+def advice_document(found: Outlook, shown: Numbered, incumbent: Row, *, before: bytes, kernel: str) -> dict[str, Any]:
+    """The same as JSON, each advice that is shown with its edit as a patch and as what it changes."""
+    base = found.base.score if found.base else None
     tables: Tables = {
-        Advice: {
-            "kind": "rewrite.edit.field",
-            **same("edit", "subject", of="rewrite"),
-            "constants": "rewrite.point",
-            "title": title,
-            "evidence": "evidence",
-            "saved_cycles": "saved_cycles",
-            "predicted_ms": "latency_ms",
-            "confidence": lambda one: round(one.confidence, 3),
-            **same("followed", "kept", "gains", of="record"),
-            "lost_before": "lost_before",
-            "changes": lambda one: str(mutation(before, one.rewrite.after, kernel)),
-            "message": lambda one: message(one, latency),
-            "patch": lambda one: patch(one, before, kernel),
+        **BAND_MS,
+        Modelled: {
+            "title": lambda one: title(one.advice),
+            **same("status", of="prediction"),
+            "fate": lambda one: one.fate.value,
+            "why": lambda one: title(one.twin) if one.twin else one.why,
+            **same("latency_ms", "wait_ms", of="prediction.score"),
         },
         Evidence: {...: (), "share": lambda found: round(found.share, 4)},
     }
-    numbered = [{"number": number, **plain(one, tables)} for number, one in enumerate(advice[:most], 1)]
-    return {"kernel": kernel, "latency_ms": latency, "row": incumbent.id, "advice": numbered}
+
+    def of_advice(number: int, one: Modelled) -> dict[str, Any]:
+        assert base is not None
+        score, advice = one.prediction.score, one.advice
+        assert score is not None
+        return {
+            "number": number,
+            "kind": advice.rewrite.edit.field.value,
+            "edit": advice.rewrite.edit.value,
+            "subject": advice.rewrite.subject,
+            "constants": plain(advice.rewrite.point),
+            "title": title(advice),
+            "predicted_ms": score.latency_ms,
+            "band_ms": plain(score.band, tables),
+            "wait_ms": score.wait_ms,
+            "values_checked": one.prediction.status is Status.PASS,
+            "evidence": plain(advice.evidence, tables),
+            **plain(advice.record),
+            "lost_before": plain(advice.lost_before),
+            "changes": str(mutation(before, advice.rewrite.after, kernel)),
+            "message": message(one, base),
+            "patch": patch(advice, before, kernel),
+        }
+
+    return {
+        "kernel": kernel,
+        "latency_ms": float(incumbent.median_ms),
+        "row": incumbent.id,
+        "modelled_ms": base.latency_ms if base else None,
+        "wait_ms": base.wait_ms if base else None,
+        "advice": [of_advice(number, one) for number, one in shown],
+        "tried": plain(found.tried, tables),
+        "failed": plain(found.failed, tables),
+        "not_modelled": len(found.unreached),
+    }

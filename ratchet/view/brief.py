@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from ratchet.loop.compare import BROAD_APART, TRADE_APART, WAITING_APART
 from ratchet.process.boot import home
-from ratchet.values import Row
+from ratchet.values import MEASURED, Row
 from ratchet.values.blame import LineCost
 from ratchet.values.brief import Brief, Suggestion, Task
 from ratchet.values.place import SourceLine
 from ratchet.view.document import Tables, dumps, numbers, plain
 from ratchet.view.losses import losses_in_words
-from ratchet.view.text import cause, clean, cut, first_line, fixed, size, where
+from ratchet.view.text import cause, change, clean, cut, first_line, fixed, size, where
 
 CHARACTERS = 3.5
 """Of text for a token, at least: numbers and names take more tokens than prose."""
@@ -87,10 +87,15 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
         yield "## Where its cycles go, by line"
         for cost in timeline.blame.lines[:most]:
             yield cut(_line(cost, timeline.cycles, brief.source), _LINE)
-    if brief.suggestions:
+    if brief.suggestions or brief.no_faster or brief.not_modelled:
+        advise = f"{home.PROGRAM} advise {shlex.quote(clean(task.kernel))}"
         yield ""
-        yield f"## What to try (`{home.PROGRAM} advise {shlex.quote(clean(task.kernel))} --apply N` makes edit N)"
-        yield from (cut(f"{one.number}. {_suggestion(one)}", _LINE) for one in brief.suggestions[:most])
+        yield f"## What to try (`{advise} --apply N` makes edit N)"
+        yield from (cut(f"{one.number}. {_suggestion(one, now)}", _LINE) for one in brief.suggestions[:most])
+        if brief.no_faster:
+            yield f"modelled and not faster: {brief.no_faster} edits"
+        if brief.not_modelled:
+            yield f"not modelled yet: {brief.not_modelled} edits; `{advise}` models them"
     yield ""
     yield f"## Tried and failed: {len(brief.reverted)} ({_statuses(brief)}), newest first"
     yield from (cut(f"- {_row(row)}", _LINE) for row in brief.reverted[:most])
@@ -99,8 +104,9 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
     yield from (cut(f"- {_row(row)}", _LINE) for row in brief.kept[:most])
 
 
-def _suggestion(one: Suggestion) -> str:
-    return f"{clean(one.title)}: {fixed(one.predicted_ms)} ms at best, confidence {one.confidence:.0%}"
+def _suggestion(one: Suggestion, now: Row | None) -> str:
+    moved = f", {change(one.predicted_ms, float(now.median_ms))}" if now and now.evaluator not in MEASURED else ""
+    return f"{clean(one.title)}: {fixed(one.predicted_ms)} ms{moved}{', values checked' if one.checked else ''}"
 
 
 def _incumbent(row: Row) -> str:
@@ -163,6 +169,7 @@ def _document(brief: Brief, most: int) -> dict[str, Any]:
         "failed_by_status": dict(Counter(row.status for row in brief.reverted)),
         "kept": plain(brief.kept[:most], tables),
         "try": plain(brief.suggestions[:most]),
+        "edits": {"no_faster": brief.no_faster, "not_modelled": brief.not_modelled},
         "better": BETTER,
         "warnings": warnings(brief),
         "budget": {

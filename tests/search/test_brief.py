@@ -104,23 +104,36 @@ def test_a_file_that_head_lacks_is_refused(judged: Stage) -> None:
     assert caught.value.status is Status.NOT_FOUND
 
 
-def made(rows, suggestions=()):
+def made(rows, suggestions=(), no_faster=0, not_modelled=0):
     task = Task(kernel="kernel.py", name="k", description="d", digest="p")
     return brief(
-        task=task, source=b"", incumbent=None, timeline=None, refuted={}, rows=rows, parts=(), suggestions=suggestions
+        task=task,
+        source=b"",
+        incumbent=None,
+        timeline=None,
+        refuted={},
+        rows=rows,
+        parts=(),
+        suggestions=suggestions,
+        no_faster=no_faster,
+        not_modelled=not_modelled,
     )
 
 
 def test_a_brief_says_what_to_try_how_long_a_turn_takes_and_what_counts() -> None:
     rows = tuple(row(id=str(n), seconds=s, decision="reverted", kernel_blob=str(n)) for n, s in enumerate("5797"))
-    one = made(rows, [Suggestion(number=1, title="larger blocks, BQ 512\x1b[2J", predicted_ms=0.5, confidence=0.25)])
+    one = made(rows, [Suggestion(number=1, title="larger blocks, BQ 512\x1b[2J", predicted_ms=0.5, checked=True)], 4, 2)
     text = text_within(one, 1500)
     assert "a turn takes about 7 s" in text
-    assert "1. larger blocks, BQ 512: 0.50000 ms at best, confidence 25%" in text
+    assert (
+        "1. larger blocks, BQ 512: 0.50000 ms, values checked\nmodelled and not faster: 4 edits\nnot modelled yet: 2"
+        in text
+    )
     for apart in (compare.TRADE_APART, compare.WAITING_APART, compare.BROAD_APART):
         assert f" from {apart * 100:g} % on" in text
     document = document_within(one, 1500)
     assert document["try"][0]["number"] == 1
+    assert document["edits"] == {"no_faster": 4, "not_modelled": 2}
     assert document["budget"]["turn_seconds"] == 7
 
 
