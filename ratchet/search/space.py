@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.kernelfile.knobs import choices, knobs, tuning, values
+from ratchet.kernelfile.syntax import File
+from ratchet.search import blocks
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 
@@ -230,9 +232,15 @@ def space_of(source: bytes, name: str, given: Sequence[str], where: Sequence[str
         raise Refusal(Status.USAGE, "a knob is named twice: give all its values at once")
     known = knobs(source, name)
     axes = {**dict(said.axes), **own}
+    divided: tuple[str, ...] = ()
+    if not axes:
+        file = File.of(source, name)
+        axes = blocks.axes(file)
+        divided = blocks.conditions(file, frozenset(axes))
     if not axes:
         raise Refusal(
-            Status.USAGE, f"{name} names no values to try: write `BQ = 256  # tune: 128, 256, 512`, or --knob"
+            Status.USAGE,
+            f"{name} names no values to try and has no block: write `BQ = 256  # tune: 128, 256, 512`, or --knob",
         )
     if missing := [one for one in axes if one not in known]:
         there = ", ".join(known) or "none"
@@ -240,7 +248,7 @@ def space_of(source: bytes, name: str, given: Sequence[str], where: Sequence[str
             Status.USAGE, f"{name} sets no constant {missing[0]!r:.60} once at its top level; it has: {there:.600}"
         )
     constants = values(source, name)
-    conditions = tuple(map(Constraint.of, (*said.where, *where)))
+    conditions = tuple(map(Constraint.of, (*said.where, *where, *divided)))
     for condition in conditions:
         if unknown := sorted(condition.names - {*axes, *constants}):
             raise Refusal(
