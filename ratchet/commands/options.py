@@ -25,7 +25,7 @@ PROGRAM = home.PROGRAM
 RUN = "run"
 COMMANDS = {
     RUN: ("experiment", f'judge, keep or revert; `{PROGRAM} "message"` is the same'),
-    "sweep": ("search", "model many values of a file's constants, side by side, and rank them; nothing is recorded"),
+    "sweep": ("sweep", "model many values of a file's constants, side by side, and rank them; nothing is recorded"),
     "search": ("search", "try values of a file's constants as experiments, chosen by what came of those before"),
     "try": (
         "search",

@@ -1,4 +1,4 @@
-"""``sweep``, ``search``, ``try`` and ``ablate``: several versions of one kernel file, side by side."""
+"""``search``, ``try`` and ``ablate``: several versions of one kernel file, side by side, each with a row."""
 
 from __future__ import annotations
 
@@ -7,134 +7,50 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from ratchet.advise.advise import program
 from ratchet.commands.branches import branch_options, modelling, on_line
+from ratchet.commands.history import timeline_of
 from ratchet.commands.options import (
-    PROGRAM,
-    chip_option,
     count,
     count_option,
-    fresh_option,
-    json_option,
     kernel_file,
     kernel_option,
-    knobs_argument,
     side_by_side,
 )
-from ratchet.exam.problem import problem as problems
-from ratchet.kernelfile.knobs import choices, in_words, points, with_constants
+from ratchet.kernelfile.knobs import in_words, tuning
 from ratchet.kernelfile.mutation import mutation, partly, subsets
 from ratchet.loop import log
 from ratchet.loop.history import History
 from ratchet.loop.placed import committed
+from ratchet.loop.rows import newest
 from ratchet.loop.workspace import Interrupts
 from ratchet.process import paths
 from ratchet.search.candidates import Candidate, baseline, bench
+from ratchet.search.evolve import AS_IT_IS, HELP, HOW, PATIENCE, Edits, expected
+from ratchet.search.predictions import Kept
 from ratchet.search.progress import Progress, Searching, trials_of
 from ratchet.search.propose import DEFAULT, STRATEGIES
 from ratchet.search.remote import judges
-from ratchet.search.run import PATIENCE_BY_KNOB, Limits, Result, Search, result_of
-from ratchet.search.space import Space, space_of
-from ratchet.search.study import opened, study_id
-from ratchet.search.sweep import Sweep
-from ratchet.tpu.chips import CHIPS
-from ratchet.values import MEASURED, Decision, Point, Row, SweepResult
+from ratchet.search.run import PATIENCE_BY_KNOB, Course, Knobs, Limits, Result, Search, result_of
+from ratchet.search.space import Axis, Observation, Space, space_of
+from ratchet.search.study import edits_id, opened, study_id
+from ratchet.values import MEASURED, Decision, Point, Row, Timeline
 from ratchet.values.status import Refusal, Status
 from ratchet.view.console import terminal_width
 from ratchet.view.document import dumps
 from ratchet.view.points import candidates_document, candidates_table, search_text
 from ratchet.view.searching import Screen, decided, stopped
-from ratchet.view.verdicts import best_of, offer, ranked, sweep_document, sweep_line, sweep_table
 from ratchet.wiring import JudgeFunction, RepositoryJudge
 
 PARENT, WHOLE = "the parent", "the whole change"
+_HELP = {**{how: one.help for how, one in STRATEGIES.items()}, HOW: HELP}
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _MOST_SECONDS = 1e6
-_CHECKED = 3
-"""Of the fastest points of a sweep, those whose values are checked until one is right."""
 
 Say = Callable[[str], None]
-
-
-# --- sweep ---
-
-
-def sweep_options(parser: argparse.ArgumentParser) -> None:
-    """A kernel file, its knobs, and whether to write a point."""
-    kernel_file(parser, "a kernel file that was judged once; default: kernel.py")
-    knobs_argument(parser)
-    chip_option(parser)
-    parser.add_argument("--values", action="store_true", help="check the values of every point, too")
-    parser.add_argument("--apply", action="store_true", help="write one point into the file, and model nothing")
-    fresh_option(parser)
-    json_option(parser, "print the table as one JSON document")
-
-
-def sweep_command(options: argparse.Namespace, *, root: Path, kernel: Path, function: JudgeFunction, say: Say) -> int:
-    """Model every point and print them ranked, or write one point into the file."""
-    if not paths.is_file(kernel):
-        raise Refusal(Status.NOT_FOUND, f"{options.kernel} is no file, wanted a kernel file")
-    axes = [choices(text) for text in options.knobs]
-    wanted = points(axes)
-    if options.apply:
-        return _apply(kernel, wanted)
-    shown = os.path.relpath(kernel, root)
-    if not paths.exists(problems.lock_path(kernel)):
-        todo = f'judge it once, {PROGRAM} --kernel {shown} "baseline"'
-        raise Refusal(Status.NOT_FOUND, f"{shown} has no frozen problem yet: {todo}")
-    chip = CHIPS[options.chip]
-    judge = RepositoryJudge.modelling(root, function, chip)
-    sweep = Sweep(
-        kernel=kernel,
-        root=root,
-        kernel_rel=shown,
-        conditions=judge.conditions(shown),
-        chip=chip,
-        judge=function,
-        values=options.values,
-        remember=not options.fresh,
-    )
-    results: list[SweepResult] = []
-    for result in sweep.run([{}, *wanted]):
-        results.append(result)
-        say(f"{len(results)} of {len(wanted) + 1}: {sweep_line(result)}")
-    results = ranked(results)
-    if not options.values:
-        results = _with_values(sweep, results, say)
-    if options.json:
-        print(dumps(sweep_document(results, kernel=shown, evaluator=judge.evaluator)))
-        return Status.PASS.exit_code
-    print(sweep_table(results, [name for name, _ in axes], kernel=shown))
-    if results[0].verdict.score is not None:
-        print(offer(results, kernel=shown))
-    return Status.PASS.exit_code
-
-
-def _with_values(sweep: Sweep, results: Sequence[SweepResult], say: Say) -> list[SweepResult]:
-    """The points, ranked, the best with its values checked: where they are wrong, the next ones, a few at most."""
-    ordered = list(results)
-    for _ in range(_CHECKED):
-        best = best_of(ordered)
-        if best is None or best.verdict.status is not Status.UNCHECKED:
-            break
-        say(f"checking the values of the best: {in_words(best.point)}")
-        (checked,) = dataclasses.replace(sweep, values=True).run([best.point])
-        say(sweep_line(checked))
-        ordered = ranked([checked, *(one for one in ordered if one is not best)])
-    return ordered
-
-
-def _apply(kernel: Path, wanted: Sequence[Point]) -> int:
-    """Write a point into the kernel file: every other byte stays."""
-    if len(wanted) != 1:
-        raise Refusal(Status.USAGE, f"--apply writes one point, and {len(wanted)} are named: give each knob one value")
-    before = paths.read(kernel)
-    after = with_constants(before, kernel.name, wanted[0])
-    if after != before:
-        paths.write(kernel, after)
-    print(f"{in_words(wanted[0])} in {kernel.name}: {'written' if after != before else 'as it was'}")
-    return Status.PASS.exit_code
 
 
 # --- search ---
@@ -145,9 +61,9 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     kernel_file(parser)
     parser.add_argument(
         "--how",
-        choices=tuple(STRATEGIES),
+        choices=(*STRATEGIES, HOW),
         default=DEFAULT,
-        help="; ".join(f"{one.help} (default)" if how == DEFAULT else one.help for how, one in STRATEGIES.items()),
+        help="; ".join(f"{said} (default)" if how == DEFAULT else said for how, said in _HELP.items()),
     )
     parser.add_argument(
         "--knob", action="append", metavar="NAME=VALUES", help="BQ=128,256; default: the file's `# tune:` comments"
@@ -187,20 +103,13 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
     asked = _judge(options, root, function)
     with Interrupts().installed(), judges(asked, options.cluster, say=say) as (judge, away):
         name, source = committed(root, Path(os.path.relpath(kernel, root)), wait_s=options.wait, progress=say)
-        space = space_of(source, kernel.name, options.knob or (), options.where or ())
+        space = _space(options, source, kernel.name)
         row = baseline(judge, Path(name), wait_s=options.wait, say=say)
-        patience = 0 if options.how == "grid" else PATIENCE_BY_KNOB * len(space.axes)
-        limits = Limits(
-            trials=options.budget,
-            seconds=options.time,
-            patience=patience if options.patience is None else options.patience,
-        )
-        conditions = judge.conditions(name)
         before = {one.id for one in log.rows(root)}
         with (
-            opened(root, study_id(source, space, options.how, conditions)) as study,
+            _course(options, judge, name, source, space) as (study, course, record),
             Screen(space, float(row.median_ms)) as screen,
-            _following(root, study.name, screen, _begun(name, options, space, row), options.time) as progress,
+            _following(root, study, screen, _begun(name, options, space, row), options.time) as progress,
             bench(
                 judge,
                 name,
@@ -211,25 +120,23 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
             ) as judged,
         ):
             search = Search(
-                source=source,
-                name=kernel.name,
-                space=space,
-                how=options.how,
-                limits=limits,
-                study=study,
+                course=course,
+                limits=_limits(options, space),
                 rows=judged.rows,
+                record=record,
                 say=lambda _line: screen.head(progress.now),
                 batch=options.batch,
             )
             result = search.run()
     shown = [(in_words(one.point), one) for one in result.observations]
-    began = _before_ms(result, float(row.median_ms))
+    start = course.start if isinstance(course, Knobs) else {HOW: AS_IT_IS}
+    began = _before_ms(result, start, float(row.median_ms))
     if options.json:
         document = candidates_document(
             shown,
             kernel=name,
-            study=study.name,
-            start=dict(result.start),
+            study=study,
+            start=dict(start),
             start_ms=began,
             ending=result.ending.name,
             left_out=result.left_out,
@@ -251,9 +158,54 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
     return (Status.PASS if any(one.kept for one in result.observations) else Status.NOT_BETTER).exit_code
 
 
+def _space(options: argparse.Namespace, source: bytes, name: str) -> Space:
+    """What is searched: points of the file's knobs; its edits, as one knob that has no list of values."""
+    if options.how == HOW:
+        return Space(axes=(Axis(name=HOW, values=(AS_IT_IS,)),), constants={})
+    return space_of(source, name, options.knob or (), options.where or ())
+
+
+def _limits(options: argparse.Namespace, space: Space) -> Limits:
+    patience = {"grid": 0, HOW: PATIENCE}.get(options.how, PATIENCE_BY_KNOB * len(space.axes))
+    chosen = patience if options.patience is None else options.patience
+    return Limits(trials=options.budget, seconds=options.time, patience=chosen)
+
+
+@contextlib.contextmanager
+def _course(
+    options: argparse.Namespace, judge: RepositoryJudge, name: str, source: bytes, space: Space
+) -> Iterator[tuple[str, Course, Callable[[tuple[Observation, ...]], None]]]:
+    """The name of a search's study, its course from where it began, and what writes its trials down."""
+    root, conditions, file = judge.root, judge.conditions(name), Path(name).name
+    if options.how != HOW:
+        with opened(root, study_id(source, space, options.how, conditions)) as study:
+            start = study.start(space, space.nearest(space.constants))
+            knobs = Knobs(source=source, name=file, space=space, how=options.how, start=start, study=study.name)
+            yield study.name, knobs, partial(study.add, space)
+        return
+    tuned = bool(options.knob or tuning(source, file).axes)
+    also = space_of(source, file, options.knob or (), options.where or ()) if tuned else None
+    with opened(root, edits_id(name, also, conditions)) as study:
+        start_text = study.origin(source, program)
+        first = expected(
+            start_text,
+            file,
+            _timeline(root, name, start_text),
+            Kept(root=root, kernel=name, conditions=conditions).read(),
+        )
+        course = Edits(start=start_text, name=file, space=also, first=first, study=study.name)
+        yield study.name, course, lambda _all: study.came_to(start_text, [one.program for one in course.versions])
+
+
+def _timeline(root: Path, name: str, source: bytes) -> Timeline | None:
+    """The modelled run of a version that has a row."""
+    row = newest(log.rows(root), kernel=name, blob=History(root).objects.name(source, name))
+    return timeline_of(root, row) if row else None
+
+
 def _begun(name: str, options: argparse.Namespace, space: Space, row: Row) -> Searching:
     """A search before its first trial; ``row`` is of HEAD's kernel."""
-    of = trials_of(space, options.budget)
+    of = options.budget if options.how == HOW else trials_of(space, options.budget)
     return Searching(kernel=name, how=options.how, of=of, began_ms=float(row.median_ms))
 
 
@@ -275,9 +227,9 @@ def _judge(options: argparse.Namespace, root: Path, function: JudgeFunction) -> 
     return dataclasses.replace(judge, evaluator=options.on, remember=False) if options.on else judge
 
 
-def _before_ms(result: Result, now_ms: float) -> float:
+def _before_ms(result: Result, start: Point, now_ms: float) -> float:
     """The latency where the search began; HEAD's as it is now, where the space does not have that point."""
-    first = result.observations[0] if result.observations and result.observations[0].point == result.start else None
+    first = result.observations[0] if result.observations and result.observations[0].point == start else None
     return first.latency_ms if first and first.latency_ms else now_ms
 
 

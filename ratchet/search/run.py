@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from ratchet.kernelfile.knobs import in_words, with_constants
 from ratchet.search.candidates import Candidate
 from ratchet.search.propose import Known, propose
 from ratchet.search.space import Observation, Space, since_best
-from ratchet.search.study import Study
 from ratchet.values import Decision, Point, Row
 from ratchet.values.status import Status
 
@@ -67,16 +67,27 @@ class Result:
     observations: tuple[Observation, ...]
     """In order, those of earlier runs of the same search first."""
     ending: Ending
-    start: Point
     left_out: int
     """Points that were not tried, because they need no less VMEM than one that overflowed."""
     seconds: float
     """Of this run."""
 
 
+class Course(Protocol):
+    """Which versions of a file are tried, by what came of those before: the same trials give the same proposals."""
+
+    def propose(self, observations: tuple[Observation, ...], count: int) -> Sequence[Candidate]:
+        """Up to ``count`` that were not tried yet; none where nothing is left."""
+        ...
+
+    def left_out(self, observations: tuple[Observation, ...]) -> int:
+        """How many are not worth a trial."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class Search:
-    """One search of the knobs of a kernel file."""
+class Knobs:
+    """Points of a space, chosen by one of ``STRATEGIES``."""
 
     source: bytes
     """HEAD's kernel as the search starts, or any other point of it."""
@@ -84,13 +95,36 @@ class Search:
     """What the file is called."""
     space: Space
     how: str
+    start: Point
+    study: str
+
+    def propose(self, observations: tuple[Observation, ...], count: int) -> Sequence[Candidate]:
+        return [self._candidate(point) for point in propose(self.how, self._known(observations), count)]
+
+    def left_out(self, observations: tuple[Observation, ...]) -> int:
+        return self._known(observations).left_out()
+
+    def _known(self, observations: tuple[Observation, ...]) -> Known:
+        return Known(space=self.space, start=self.start, observations=observations)
+
+    def _candidate(self, point: Point) -> Candidate:
+        message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study}."
+        return Candidate(text=with_constants(self.source, self.name, point), message=message, point=point)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One search of a kernel file."""
+
+    course: Course
     limits: Limits
-    study: Study
     rows: Callable[[Sequence[Candidate]], Sequence[Row]]
     """``Bench.rows``."""
+    record: Callable[[tuple[Observation, ...]], None] = lambda _all: None
+    """Called with all trials, whenever there are more."""
     say: Callable[[str], None] = lambda _line: None
     batch: int = BATCH
-    """Trials between two proposals. Another number is another course: later points are chosen knowing less or more."""
+    """Trials between two proposals. Another number is another course: later ones are chosen knowing less or more."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> Result:
@@ -98,28 +132,22 @@ class Search:
         Refusal: as ``Bench.rows``.
         """
         began = self.clock()
-        start = self.study.start(self.space, self.space.nearest(self.space.constants))
         observations: tuple[Observation, ...] = ()
         while True:
-            known = Known(space=self.space, start=start, observations=observations)
             end = ending(self.limits, observations, self.clock() - began)
-            points = () if end else propose(self.how, known, min(self.batch, self.limits.trials - len(observations)))
-            if not points:
+            count = min(self.batch, self.limits.trials - len(observations))
+            candidates = () if end else self.course.propose(observations, count)
+            if not candidates:
                 return Result(
                     observations=observations,
                     ending=end or Ending.SPACE,
-                    start=start,
-                    left_out=known.left_out(),
+                    left_out=self.course.left_out(observations),
                     seconds=self.clock() - began,
                 )
-            self.say(f"trials {len(observations) + 1} to {len(observations) + len(points)}")
-            rows = self.rows([self._candidate(point) for point in points])
-            observations += tuple(map(result_of, points, rows))
-            self.study.add(self.space, observations)
-
-    def _candidate(self, point: Point) -> Candidate:
-        message = f"search: {in_words(point)}\n\nA trial of the {self.how} search {self.study.name}."
-        return Candidate(text=with_constants(self.source, self.name, point), message=message, point=point)
+            self.say(f"trials {len(observations) + 1} to {len(observations) + len(candidates)}")
+            rows = self.rows(candidates)
+            observations += tuple(result_of(one.point, row) for one, row in zip(candidates, rows, strict=True))
+            self.record(observations)
 
 
 def result_of(point: Point, row: Row) -> Observation:

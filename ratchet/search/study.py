@@ -1,16 +1,18 @@
 """A search's study on disk, in ``.ratchet/search``: where it began, and its trials as Optuna's tools read them.
 
-Results come from the ledger alone. The study is read for one thing, the point where the search began, because HEAD's
-kernel moves as trials are kept. Removed, it begins again at HEAD's, and points with a row are still not judged twice.
+Results come from the ledger alone. The study is read for one thing, the point or the file where the search began,
+because HEAD's kernel moves as trials are kept. Removed, it begins again at HEAD's, and what has a row is still not
+judged twice.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,16 @@ from ratchet.search.space import Observation, Space
 from ratchet.values import Conditions, Point
 from ratchet.values.status import Refusal, Status
 
-_START = "start"
+_START, _ORIGIN = "start", "origin"
 _ASKED_S = 0.2
 """Who asks whether a search is under way holds its lock for an instant."""
+
+
+def edits_id(kernel: str, space: Space | None, conditions: Conditions) -> str:
+    """Of a search over the edits of a kernel file; where it began is in the study."""
+    axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes] if space else []
+    text = json.dumps(["edits", kernel, axes, repr(replace(conditions, seal=conditions.series))])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def study_id(source: bytes, space: Space, how: str, conditions: Conditions) -> str:
@@ -54,6 +63,22 @@ class Study:
             places = {axis.name: axis.index(here[axis.name]) for axis in space.axes}
             self.library.set_user_attr(_START, places)
         return {axis.name: axis.values[places[axis.name]] for axis in space.axes}
+
+    def origin(self, here: bytes, program: Callable[[bytes], str]) -> bytes:
+        """The file where a search over its edits began; ``here``, unless that is a version that it came to."""
+        began = self.library.user_attrs.get(_ORIGIN)
+        try:
+            if program(here) in began["versions"]:
+                return base64.b64decode(began["source"], validate=True)
+        except (TypeError, KeyError, ValueError):  # none yet, or whatever somebody wrote there
+            pass
+        self.came_to(here, [program(here)])
+        return here
+
+    def came_to(self, began: bytes, versions: Sequence[str]) -> None:
+        """Remember where a search over edits began, and which versions it tried since."""
+        source = base64.b64encode(began).decode()
+        self.library.set_user_attr(_ORIGIN, {"source": source, "versions": list(versions)})
 
     def add(self, space: Space, observations: Sequence[Observation]) -> None:
         """Write down the trials that are new."""

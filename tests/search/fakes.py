@@ -20,7 +20,7 @@ from ratchet.search.candidates import Bench, Candidate, baseline
 from ratchet.search.cluster import Cluster
 from ratchet.search.protocol import Device, DeviceRequest, JudgeRequest
 from ratchet.search.remote import Remote
-from ratchet.search.run import Limits, Result, Search
+from ratchet.search.run import Knobs, Limits, Result, Search
 from ratchet.search.space import space_of
 from ratchet.search.study import opened, study_id
 from ratchet.values import Conditions, Launch, Row, Samples, Score, Verdict
@@ -202,7 +202,13 @@ def search(
         study = stack.enter_context(opened(root, name))
         lanes = stack.enter_context(WorkerSlots(2, Children))  # type: ignore[arg-type]
         bench = Bench(judge=made, kernel="kernel.py", lanes=lanes, cluster=cluster)
+        course = Knobs(
+            source=source,
+            name="kernel.py",
+            space=space,
+            how=how,
+            start=study.start(space, space.nearest(space.constants)),
+            study=name,
+        )
         limits = Limits(trials=budget)
-        return Search(
-            source=source, name="kernel.py", space=space, how=how, limits=limits, study=study, rows=bench.rows
-        ).run()
+        return Search(course=course, limits=limits, rows=bench.rows, record=lambda ones: study.add(space, ones)).run()

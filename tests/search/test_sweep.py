@@ -7,7 +7,7 @@ import pytest
 
 from prepare import judge
 from ratchet.commands import options
-from ratchet.commands import search as commands
+from ratchet.commands import sweep as commands
 from ratchet.exam.judge.request import Request
 from ratchet.exam.problem.problem import encode, lock_path
 from ratchet.search.sweep import Sweep
