@@ -8,6 +8,7 @@ from enum import Enum
 
 from ratchet.values.blame import Blame
 from ratchet.values.control import ControlFlow
+from ratchet.values.occupancy import Occupancy
 from ratchet.values.omission import Omission
 
 
@@ -125,6 +126,8 @@ class Timeline:
     links: tuple[LinkUse, ...] = ()
     control: ControlFlow | None = None
     """Which way the kernels went; None where branches on computed values were taken one way."""
+    occupancy: tuple[Occupancy, ...] = ()
+    """Of each kernel that is executed, which units are in use along its program."""
 
     @property
     def latency_ms(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from ratchet.values import SCHEMA_VERSION, OpCost, Row, Samples, Step, Timeline, Verdict
 from ratchet.values.blame import LineCost
 from ratchet.values.loss import Key, Loss, Refuted, UnitStall
+from ratchet.values.occupancy import Occupancy, Stretch
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
@@ -118,6 +119,8 @@ _TABLES: Tables = {
         "line": lambda line: line.place.line if isinstance(line.place, SourceLine) else 0,
         ...: (),
     },
+    Stretch: {...: (), **same("cycles")},
+    Occupancy: {...: (), **same("busy", "turn_cycles")},
     UnitStall: {...: (), "where": "place"},
     **{kind: {"kind": "kind", ...: (), **_where(kind)} for kind in get_args(Loss)},
     **{kind: {"kind": "kind", ...: ()} for kind in get_args(Omission)},

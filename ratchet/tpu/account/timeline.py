@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ratchet.tpu.account.costs import Known, accounts_of
+from ratchet.tpu.account.occupancy import occupancy
 from ratchet.tpu.account.regions import blame
 from ratchet.tpu.account.spans import make_spans
 from ratchet.tpu.chips import Chip
@@ -14,6 +15,7 @@ from ratchet.tpu.chips.units import CAPACITY, SLOTS
 from ratchet.tpu.machine.dma import GRANULE_BYTES
 from ratchet.tpu.machine.record import Record, Run
 from ratchet.values import OpCost, Timeline
+from ratchet.values.occupancy import Occupancy
 from ratchet.values.omission import LocalCopies, Omission, Unmodelled
 
 
@@ -72,6 +74,23 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         ici_cycles=_under_way(record),
         launch_cycles=record.launch_cycles,
         control=record.control() if decided else None,
+        occupancy=tuple(
+            _occupancy(record, name, known, chip.mxu_per_core)
+            for name, account in accounts.items()
+            if account.elsewhere is None and account.whole.bundles
+        ),
+    )
+
+
+def _occupancy(record: Record, name: str, known: Known, matrix_units: int) -> Occupancy:
+    translated = record.units[name].translated
+    return occupancy(
+        name,
+        translated.listing,
+        known[id(translated.listing), None],
+        counts=translated.counts,
+        waits=record.steps.waits.get(name, {}),
+        matrix_units=matrix_units,
     )
 
 
