@@ -39,14 +39,16 @@ class Stretch:
     wait_cycles: int
     """Waiting for DMAs and semaphores there."""
     busy: int
-    """Cycles for which the kernel's ``unit`` is in use: occupied matrix units, averaged over them, or instructions over
-    slots."""
+    """Cycles for which the kernel's ``unit`` is in use."""
     products: int
     """Executed matrix products."""
     weights: int
     """Executed pushes of weights to matrix units."""
     issues: Mapping[str, int]
     """Executed instructions by issue slot; spills and fills are stores and loads, and apart besides."""
+    used: Mapping[str, int]
+    """Cycles for which each of them is in use: instructions over slots of a bundle, and for matrix and cross-lane units
+    how long those are busy, averaged over the units."""
     waits: Mapping[str, int]
     """Empty bundles, by the unit that is waited for; those of less than a whole one are left out."""
     limit: Limit
@@ -100,8 +102,6 @@ class Occupancy:
     """``MXU``, or, in a kernel without matrix products, the slot that is fullest."""
     cycles: int
     """Of its bundles and waits."""
-    capacity: Mapping[str, int]
-    """Slots of a bundle."""
     stretches: tuple[Stretch, ...]
     """In the order of the program."""
     limits: tuple[Limited, ...]

@@ -25,6 +25,7 @@ from ratchet.values.reason import Reason
 from ratchet.values.status import Status
 from ratchet.view.document import BAND_MS, MODELLED, Tables, plain, same
 from ratchet.view.losses import copy_in_words, losses_in_words, mostly, omissions_in_words, reasons_in_words
+from ratchet.view.occupancy import OCCUPANCY, occupancy_section
 from ratchet.view.text import clean, fixed, size, where
 
 SCHEMA_VERSION = 1
@@ -32,7 +33,7 @@ SCHEMA_VERSION = 1
 _LEAST = 0.001
 """Rows below this share of the run are put together."""
 _NAME, _ORIGIN = 32, 60
-_SAVINGS, _LINES, _COPIES, _OTHERS = 4, 16, 12, 5
+_SAVINGS, _LINES, _COPIES, _OTHERS, _STRETCHES = 4, 16, 12, 5, 12
 """Rows that are shown of each."""
 _OF_CHIP = ("chip_index", "place", "cycles", "launch_cycles", "ici_cycles", "ici_wait_cycles", "ici_bytes",
             "hbm_read_bytes", "hbm_write_bytes")  # fmt: skip
@@ -63,6 +64,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
             yield ""
             yield "lines of the kernels"
             yield from _source_lines(lines, max(1, timeline.cycles), timeline.clock_hz)
+        yield from occupancy_section("occupancy of the kernels along their programs", timeline, rows=_STRETCHES)
         if timeline.chips:
             yield ""
             yield from _between_chips(explanation, timeline)
@@ -278,6 +280,7 @@ def explain_document(explanation: Explanation) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         **plain(explanation, _TABLES),
         "lines": plain(timeline.blame.lines, _TABLES) if timeline else [],
+        "occupancy": plain(timeline.occupancy, _TABLES) if timeline else [],
         "chips": [{name: getattr(chip, name) for name in _OF_CHIP} for chip in timeline.chips] if timeline else [],
         "reasons": plain(reasons(timeline.blame.regions), _TABLES) if timeline else [],
         "losses": losses_in_words(timeline) if timeline else [],
@@ -306,5 +309,6 @@ _TABLES: Tables = {
     },
     LineCost: {"where": "place", **same("cycles", "issue_cycles", "stall_cycles", "wait_cycles", "link_wait_cycles")},
     Reason: {"use": "use", "unit": "unit", "cycles": "cycles", "where": "place"},
+    **OCCUPANCY,
     Vmem: {...: (), "fits": "fits"},
 }

@@ -36,6 +36,7 @@ from ratchet.values.omission import (
 )
 from ratchet.values.place import SourceLine
 from ratchet.values.reason import Reason, Use
+from ratchet.view.occupancy import occupancy_section
 from ratchet.view.text import clean, waited, where
 
 _UNITS = {
@@ -314,6 +315,8 @@ _LEAST = 0.001
 """Lines below this share of the run are put together."""
 _LIMITS = {STALLS: "dependencies", WAITS: "DMA waits"}
 _OTHERS = "(others)"
+_STRETCHES = 24
+"""Of a kernel that are shown."""
 
 
 def blame_text(timeline: Timeline, *, title: str, kernel_file: str = "", source: str = "") -> str:
@@ -332,6 +335,7 @@ def blame_text(timeline: Timeline, *, title: str, kernel_file: str = "", source:
         "",
         "losses, largest first",
         *(f"  {rank}. {sentence}" for rank, sentence in enumerate(losses_in_words(timeline), start=1)),
+        *occupancy_section("occupancy along the program", timeline, rows=_STRETCHES),
         "",
         "lines: every cycle is in one row; a bundle is shared equally by its instructions, an empty one goes to what",
         "the next one waits for; slots are issue slots left empty in the row's cycles",

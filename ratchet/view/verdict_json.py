@@ -14,7 +14,6 @@ from typing import Any, get_args
 from ratchet.values import SCHEMA_VERSION, OpCost, Row, Samples, Step, Timeline, Verdict
 from ratchet.values.blame import LineCost
 from ratchet.values.loss import Key, Loss, Refuted, UnitStall
-from ratchet.values.occupancy import Occupancy, Stretch
 from ratchet.values.omission import Omission, Unmodelled
 from ratchet.values.place import Code, SourceLine
 from ratchet.values.status import Status
@@ -22,6 +21,7 @@ from ratchet.values.verdict import Conditions
 from ratchet.view.document import Tables, numbers, plain, same
 from ratchet.view.document import outcome as of_status
 from ratchet.view.losses import losses_in_words, notes
+from ratchet.view.occupancy import OCCUPANCY
 from ratchet.view.text import cause, kind_of, where
 
 SCHEMA_PATH = Path(__file__).with_name("verdict.schema.json")
@@ -119,8 +119,7 @@ _TABLES: Tables = {
         "line": lambda line: line.place.line if isinstance(line.place, SourceLine) else 0,
         ...: (),
     },
-    Stretch: {...: (), **same("cycles")},
-    Occupancy: {...: (), **same("busy", "turn_cycles")},
+    **OCCUPANCY,
     UnitStall: {...: (), "where": "place"},
     **{kind: {"kind": "kind", ...: (), **_where(kind)} for kind in get_args(Loss)},
     **{kind: {"kind": "kind", ...: ()} for kind in get_args(Omission)},

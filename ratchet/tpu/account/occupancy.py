@@ -84,7 +84,6 @@ class _Kernel:
             kernel=self.name,
             unit=self.program.unit,
             cycles=int(pieces.bundles.sum() + pieces.waited.sum()),
-            capacity=self.program.capacity,
             stretches=tuple(self._stretch(np.arange(*span)) for span in spans),
             limits=self._limits(),
             turns=self._turns(),
@@ -99,6 +98,7 @@ class _Kernel:
         begin, end = int(pieces.begins[group[0]]), int(pieces.ends[group[-1]])
         times = program.times[begin:end]
         issued = (times @ program.costs.slots[begin:end]).tolist()
+        used = pieces.used[group].sum(axis=0).round().astype(np.int64).tolist()
         waits = pieces.stalls[group].sum(axis=0).round().astype(np.int64).tolist()
         return Stretch(
             begin=begin,
@@ -107,10 +107,11 @@ class _Kernel:
             bundles=int(times.sum()),
             empty=int(pieces.empty[group].sum()),
             wait_cycles=int(pieces.waited[group].sum()),
-            busy=round(float(pieces.used[group, self._slot].sum())),
+            busy=used[self._slot],
             products=int(times @ self._products[begin:end]),
             weights=int(times @ self._weights[begin:end]),
             issues={slot: number for slot, number in zip(SLOTS, issued, strict=True) if number},
+            used={slot: number for slot, number in zip(SLOTS, used, strict=True) if number},
             waits={unit: number for unit, number in zip(program.waits, waits, strict=True) if number},
             limit=self._limit(group),
             turn_end=bool(pieces.bundles[group] @ (2.0 * pieces.turn_end[group] - 1) > 0),

@@ -23,8 +23,8 @@ from ratchet.values.occupancy import NOTHING, Limit
 
 PIECE, MOST_PIECES = 64, 2000
 """Bundles of a piece, where that makes no more than so many."""
-FULL = 0.9
-"""From this share in use on, a unit is full."""
+FULL = 0.88
+"""From this share in use on, a unit is full: cross-lane units take an operation each 8 or 9 cycles."""
 EMPTY = 0.25
 """From this share of empty bundles on, a piece waits for something."""
 USUAL = 0.75
@@ -33,8 +33,10 @@ SHORT = 128
 """Blocks below so many bundles that do not use the unit are between turns."""
 MATRIX = 0.05
 """From this share of a kernel's bundles on, the matrix units are its unit."""
-_SLOTS = ("VSTORE", "VALU", "VLOAD", "EUP", "XLU", "VPOP", "SALU")
-"""In the order in which they are asked."""
+SCALAR = 0.1
+"""Below this share of the scalar slots' use, the fullest slot of vector code is not a kernel's unit, but those are."""
+_VECTOR = ("VSTORE", "VALU", "VLOAD", "EUP", "XLU", "VPOP")
+"""In the order in which it is asked whether they are full."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +113,8 @@ class Program:
         total = dict(zip(SLOTS, (self.times @ self.used).tolist(), strict=True))
         if total["MXU"] >= MATRIX * max(1, int(self.times.sum())):
             return "MXU"
-        return max((slot for slot in SLOTS if slot not in ("MXU", "FILL", "SPILL")), key=lambda slot: total[slot])
+        fullest = max(_VECTOR, key=lambda slot: total[slot])
+        return fullest if total[fullest] >= SCALAR * total["SALU"] else "SALU"
 
     @cached_property
     def waits(self) -> list[str]:
@@ -187,7 +190,7 @@ class Program:
 
     def _limits(self, used: np.ndarray, empty: np.ndarray, stalls: np.ndarray) -> Iterator[Limit]:
         """By shares of the pieces."""
-        order = (self.unit, *_SLOTS)
+        order = (self.unit, *_VECTOR, "SALU")
         full = used[:, [SLOTS.index(slot) for slot in order]] >= FULL
         for slots, share, by_unit in zip(full.tolist(), empty.tolist(), stalls, strict=True):
             if any(slots):
