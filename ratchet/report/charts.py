@@ -26,10 +26,22 @@ from ratchet.report.drawing import (
     tip,
 )
 from ratchet.report.story import KEPT, Experiment, GridStep, Outcome, Story, Track
-from ratchet.report.tables import KINDS, PARTS, buffer_name, compute_roof, on_roofline, spent_table, step_bar
+from ratchet.report.tables import (
+    KINDS,
+    LIMITS,
+    PARTS,
+    buffer_name,
+    compute_roof,
+    on_roofline,
+    spent_table,
+    step_bar,
+    stretch_bars,
+)
 from ratchet.tpu.chips import CHIPS
 from ratchet.values import Timeline, Vmem
+from ratchet.values.occupancy import Occupancy
 from ratchet.view.explain import allocation_in_words
+from ratchet.view.occupancy import occupancy_in_words
 from ratchet.view.text import clean, size
 
 OUTCOMES = {
@@ -39,6 +51,8 @@ OUTCOMES = {
     Outcome.FAILED: ("var(--failed)", "cross"),
     Outcome.JUDGED: ("var(--judged)", "square"),
 }
+SLOTS = ("VPOP", "VALU", "EUP", "XLU", "VLOAD", "VSTORE", "SPILL")
+"""Whose use is in the table of stretches."""
 _NOTE = 60
 _HEIGHT = 300
 _ROW = 22
@@ -81,6 +95,9 @@ def _named(story: Story) -> Iterator[tuple[str, Chart]]:
         most = f"For what share of the run each unit is needed. Most: {words.most_needed(timeline)}."
         yield "needed", Chart(said=most, spec=needed(timeline))
         yield "spent", Chart(said="Where each cycle went, by unit.", spec=spent(timeline))
+    for place, each in enumerate(timeline.occupancy if timeline is not None else ()):
+        said = occupancy_in_words(each)
+        yield f"occupancy{place}", Chart(said=f"{said[:1].upper()}{said[1:]}.", spec=occupancy(each))
     for place, kernel in enumerate(evidence.vmem):
         used = f"VMEM of {clean(kernel.op)} by buffer: {size(kernel.used_bytes)} of {size(kernel.limit_bytes)}."
         yield f"vmem{place}", Chart(said=used, spec=vmem(kernel))
@@ -270,6 +287,30 @@ def spent(timeline: Timeline) -> Spec:
     return spec_of(bars, height=_ROW * len(order))
 
 
+def occupancy(kernel: Occupancy) -> Spec | None:
+    """How much a kernel's unit is in use along its program, and what keeps it from more."""
+    rows = stretch_bars(kernel)
+    if not rows:
+        return None
+    of_time = alt.Scale(domain=[0, 1], nice=False)
+    x = alt.X(
+        "start:Q",
+        title="share of the kernel's time",
+        axis=alt.Axis(format=".0%", tickCount=5, grid=False),
+        scale=of_time,
+    )
+    in_use = alt.Axis(format=".0%", tickCount=3)
+    y = alt.Y("use:Q", title=f"{words.unit(kernel.unit)} in use", axis=in_use, scale=alt.Scale(domain=[0, 1]))
+    drawn = drawing_of(rows)
+    coloured = {
+        "color": colours_of("kind", rows, LIMITS),
+        "tooltip": [tip("share", "of the kernel"), tip("shown", "in use"), tip("why", "limit"), tip("lines", "lines")],
+    }
+    lost = drawn.mark_rect(opacity=0.4).encode(x=x, x2="end:Q", y=alt.Y("full:Q"), y2=alt.value("height"), **coloured)
+    used = drawn.mark_rect().encode(x=x, x2="end:Q", y=y, y2=alt.value("height"), **coloured)
+    return spec_of(alt.layer(lost, used), height=_HEIGHT // 2)
+
+
 def vmem(kernel: Vmem) -> Spec | None:
     """VMEM of a kernel by allocation, beside its limit."""
     if not kernel.allocations:
@@ -329,6 +370,11 @@ def _spent(story: Story) -> Spec | None:
     return spent(story.timeline) if story.timeline and story.timeline.blame.lines else None
 
 
+def _occupancy(story: Story) -> Spec | None:
+    kernels = story.timeline.occupancy if story.timeline else ()
+    return occupancy(max(kernels, key=lambda one: one.cycles)) if kernels else None
+
+
 def _vmem(story: Story) -> Spec | None:
     kernels = story.material.evidence.vmem if story.material.evidence else ()
     return next((vmem(one) for one in kernels if one.allocations), None)
@@ -346,6 +392,7 @@ PLOTS = {
         missing=f"{_NO_LATENCY}, or its FLOPs or the limits of its device are not known",
     ),
     "units": Plot(title="where each cycle went", draw=_spent, missing=_NO_EVIDENCE),
+    "occupancy": Plot(title="use along the program", draw=_occupancy, missing=_NO_EVIDENCE),
     "vmem": Plot(title="VMEM by buffer", draw=_vmem, missing=_NO_EVIDENCE),
     "fidelity": Plot(
         title="measured over modelled latency",

@@ -121,7 +121,8 @@ def colours_of(field: str, rows: Rows, colours: Mapping[str, str]) -> alt.Color:
     """Colours of a field by its value, with a legend."""
     used = [name for name in colours if any(row[field] == name for row in rows)]
     scale = alt.Scale(domain=used, range=[colours[name] for name in used])
-    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=1, labelLimit=260))
+    legend = alt.Legend(title=None, orient="top", columns=1, labelLimit=260, symbolOpacity=1)
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
 def spec_of(chart: Any, *, height: int) -> Spec:

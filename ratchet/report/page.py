@@ -23,9 +23,10 @@ from ratchet.process.boot import home
 from ratchet.report import charts, words
 from ratchet.report.drawing import DARK, LIGHT, charts_library, inside_script, variables
 from ratchet.report.story import Outcome, Story, Track, diff_lines
-from ratchet.report.tables import conditions, indented, source_lines
+from ratchet.report.tables import conditions, indented, source_lines, stretch_limit
 from ratchet.view.explain import allocation_in_words
 from ratchet.view.losses import omissions_in_words
+from ratchet.view.occupancy import lines_in_words, loop_in_words
 from ratchet.view.text import clean, clean_lines, fixed, size
 
 FOLDER = Path(__file__).parent / "templates"
@@ -116,6 +117,11 @@ def _words(story: Story) -> Mapping[str, Any]:
         "parts": list(charts.PARTS),
         "spent": charts.spent_table(timeline) if timeline else {},
         "cycles": timeline.cycles if timeline else 0,
+        "occupancy": timeline.occupancy if timeline else (),
+        "stretch_limit": stretch_limit,
+        "lines": lines_in_words,
+        "loop_of": loop_in_words,
+        "slots": charts.SLOTS,
         "omissions": omissions_in_words(timeline) if timeline else [],
         "source": source,
         "hottest": sorted((row for row in source if row.number and row.cycles), key=lambda row: -row.cycles)[:HOTTEST],

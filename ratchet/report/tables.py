@@ -12,10 +12,12 @@ from ratchet.loop.decide import conditions_of
 from ratchet.report import words
 from ratchet.report.story import Experiment, GridStep, StepBar, Story, Track
 from ratchet.values import Conditions, Timeline, VmemAllocation
+from ratchet.values.occupancy import DMA, NOTHING, Occupancy, Stretch
 from ratchet.values.place import Op, SourceLine
 from ratchet.values.program import VmemUse
 from ratchet.view.document import Tables, numbers, plain, same
 from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.occupancy import OCCUPANCY, lines_in_words
 from ratchet.view.text import clean, kind_of, number, size, where
 
 SCHEMA_VERSION = 1
@@ -43,6 +45,15 @@ KINDS = {
     "DMA under way": "var(--memory)",
     "waiting": "var(--wait)",
 }
+LIMITS = {
+    "its unit is full": "var(--issue)",
+    "another slot is full": "var(--memory)",
+    "no slot is full": "var(--delay)",
+    "empty bundles wait": "var(--stall)",
+    "waits for DMAs or chips": "var(--wait)",
+    "end of a turn": "var(--kept)",
+}
+"""What limits a stretch of a program, with its colour."""
 _USES = {VmemUse.INPUT: "input", VmemUse.OUTPUT: "output", VmemUse.OPERAND: "operand", VmemUse.SPILLS: "spills"}
 
 
@@ -166,6 +177,46 @@ def spent_table(timeline: Timeline) -> Mapping[str, Mapping[str, int]]:
     return table
 
 
+def stretch_kind(one: Occupancy, stretch: Stretch) -> str:
+    """Which of ``LIMITS`` it is."""
+    own, other, none, empty, waits, end = LIMITS
+    if stretch.turn_end and stretch.limit.unit != DMA:
+        return end
+    if stretch.limit.empty:
+        return empty
+    return {one.unit: own, DMA: waits, NOTHING: none}.get(stretch.limit.unit, other)
+
+
+def stretch_bars(one: Occupancy) -> list[dict[str, object]]:
+    """The stretches beside each other, as wide as the time that they take, as high as the kernel's unit is in use."""
+    cycles, bars, before = max(1, one.cycles), [], 0
+    for stretch in one.stretches:
+        use = stretch.busy / max(1, stretch.cycles)
+        bars.append({
+            "start": before / cycles,
+            "end": (before + stretch.cycles) / cycles,
+            "use": min(1.0, use),
+            "full": 1,
+            "kind": stretch_kind(one, stretch),
+            "shown": f"{use:.0%}",
+            "why": stretch_limit(stretch),
+            "lines": lines_in_words(stretch),
+            "share": f"{stretch.cycles / cycles:.1%}, {stretch.executions:,} times",
+        })  # fmt: skip
+        before += stretch.cycles
+    return bars
+
+
+def stretch_limit(stretch: Stretch) -> str:
+    """``vector stores full``, ``empty bundles wait for matrix units``."""
+    unit = words.unit(stretch.limit.unit)
+    if stretch.limit.empty:
+        said = f"empty bundles wait for {unit}"
+    else:
+        said = {DMA: "waits for DMAs or chips", NOTHING: "no slot full"}.get(stretch.limit.unit, f"{unit} full")
+    return f"end of a turn, {said}" if stretch.turn_end else said
+
+
 def buffer_name(one: VmemAllocation, rank: int) -> str:
     """A name that no other buffer of the chart has, short enough for a phone."""
     number_of = "" if one.number is None else f" {one.number}"
@@ -224,6 +275,7 @@ def document(story: Story) -> dict[str, Any]:
         "tracks": plain(story.tracks, _DOCUMENT),
         "limits": losses_in_words(timeline) if timeline else [],
         "needed": words.needed(timeline) if timeline else {},
+        "occupancy": plain(timeline.occupancy, OCCUPANCY) if timeline else [],
         "not_modelled": omissions_in_words(timeline) if timeline else [],
         "believe": words.believe(story),
         "evidence": material.evidence.id if material.evidence else None,

@@ -13,7 +13,7 @@ from ratchet.values.program import VmemUse
 from ratchet.values.row import Origin
 from ratchet.values.status import Status
 from tests.imports import HERE
-from tests.view.timelines import timeline
+from tests.view.timelines import occupancy, timeline
 
 HOSTILE = (
     "</script><script>window.hacked=1</script>",
@@ -109,7 +109,7 @@ def evidence(name: str = "kernel.py") -> Evidence:
     )
     return Evidence(
         id="20260101-000001-abcd",
-        timeline=timeline(),
+        timeline=replace(timeline(), occupancy=(occupancy(name),)),
         vmem=(kernel,),
         step=GridStep(number=3, of_steps=8, start_us=1.0, end_us=5.0, bars=bars),
         instances=(Instance(name="random", status="PASS", worst=0.25),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
@@ -11,10 +12,11 @@ from ratchet.report import charts
 from ratchet.report.charts import OUTCOMES
 from ratchet.report.drawing import DARK, LIGHT, drawn, painted
 from ratchet.report.story import story
-from ratchet.report.tables import spent_table
+from ratchet.report.tables import LIMITS, spent_table, stretch_kind
+from ratchet.values.occupancy import Limit
 from ratchet.values.status import Refusal
 from tests.report.samples import HOSTILE, baseline, evidence, many, material, measured, reverted, row
-from tests.view.timelines import timeline
+from tests.view.timelines import occupancy, timeline
 
 
 def values(spec: charts.Spec) -> list[dict[str, object]]:
@@ -49,6 +51,27 @@ def test_the_cycles_of_the_bars_are_those_of_the_run() -> None:
     assert sum(sum(parts.values()) for parts in spent_table(timeline()).values()) == timeline().cycles
 
 
+def test_the_stretches_of_a_program_are_beside_each_other() -> None:
+    spec = charts.occupancy(occupancy())
+    rows = spec["data"]["values"]
+    assert [row["start"] for row in rows] == [0, *(row["end"] for row in rows[:-1])]
+    assert rows[-1]["end"] == 1
+    assert [row["kind"] for row in rows] == [
+        "end of a turn", "its unit is full", "another slot is full", "its unit is full", "waits for DMAs or chips"
+    ]  # fmt: skip
+    assert {str(row["why"]) for row in rows} == {
+        "end of a turn, no slot full", "matrix units full", "vector stores full", "waits for DMAs or chips"
+    }  # fmt: skip
+    empty = replace(occupancy().stretches[0], turn_end=False, limit=Limit(unit="XLU", empty=True))
+    (row,) = charts.occupancy(replace(occupancy(), stretches=(empty,)))["data"]["values"]
+    assert (row["kind"], row["why"]) == ("empty bundles wait", "empty bundles wait for cross-lane units")
+    waits = replace(occupancy().stretches[-1], turn_end=True)
+    assert stretch_kind(occupancy(), waits) == "waits for DMAs or chips"
+    assert charts.occupancy(replace(occupancy(), stretches=())) is None
+    for colour in LIMITS.values():
+        assert colour.removeprefix("var(--").removesuffix(")") in LIGHT
+
+
 def test_fidelity_is_measured_over_modelled() -> None:
     spec = charts.fidelity(story(material([measured(1, 9.0), measured(2, 6.0, "1.5")])))
     assert [round(float(str(v["ratio"])), 3) for v in values(spec) if "what" in v] == [1.111, 1.111]
@@ -77,7 +100,7 @@ def test_all_charts_are_json_and_become_files() -> None:
     overview, kept = story(material([*many(12), reverted(13, 9.0)])), evidence()
     made = [
         charts.trajectory(overview.main), charts.roofline(overview), charts.spent(kept.timeline),
-        charts.needed(kept.timeline), charts.vmem(kept.vmem[0]), charts.step(kept.step),
+        charts.needed(kept.timeline), charts.occupancy(occupancy()), charts.vmem(kept.vmem[0]), charts.step(kept.step),
     ]  # fmt: skip
     for spec in made:
         assert "var(--" not in drawn(json.loads(json.dumps(spec)), title="a title", suffix=".svg").decode()

@@ -114,6 +114,15 @@ def test_the_four_questions_are_answered() -> None:
         assert said in shown.text, said
 
 
+def test_use_along_the_program_is_a_chart_with_its_words_and_a_table() -> None:
+    shown = read(baseline(1, 4.0), evidence=evidence())
+    (place,) = [one for _, one in shown.elements if one.get("id") == "chart-occupancy0"]
+    assert str(place["aria-label"]).startswith("Matrix units in use 84.4% of 10,000 cycles: full for 80.0%;")
+    assert "Matrix units along the program" in shown.text
+    for cell in ("end of a turn, no slot full", "vector stores full", "210,212", "grid steps", "kernel.py:97"):
+        assert cell in shown.text, cell
+
+
 def test_the_bands_of_the_chip_are_shown_with_what_they_rest_on() -> None:
     shown = read(baseline(1, 4.0), evidence=evidence())
     assert shown.text.count(", as this one") == 1
@@ -175,3 +184,5 @@ def test_the_document_has_the_same_numbers() -> None:
     assert [one["times_faster"] for one in track["experiments"]] == [None, 2.0, None]
     assert track["best"] == track["current"] == "20260101-000002-abcd"
     assert made["head_is_judged"] is False
+    (kernel,) = made["occupancy"]
+    assert sum(one["cycles"] for one in kernel["stretches"]) == kernel["cycles"]

@@ -37,6 +37,7 @@ from ratchet.values.loss import (
     WaitCause,
     Waits,
 )
+from ratchet.values.occupancy import DMA, NOTHING, TURN_END, Limit, Limited, Occupancy, Stretch, Turns
 from ratchet.values.omission import LocalCopies
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
 from ratchet.values.status import Status
@@ -111,6 +112,63 @@ def blame(cycles: int, file: str = "kernel.py") -> Blame:
             MatrixBound(cycles=0, ceiling_cycles=cycles // 3),
             FormBound(cycles=cycles // 4, ceiling_cycles=cycles - cycles // 4, unit="VALU"),
             NothingLeft(cycles=cycles // 50, ceiling_cycles=cycles - cycles // 50, unit="HBM", saturated=True),
+        ),
+    )
+
+
+_FULL, _STORES, _NONE = (Limit(unit=unit, empty=False) for unit in ("MXU", "VSTORE", NOTHING))
+
+
+def _stretch(begin: int, cycles: int, use: float, limit: Limit, *, turn_end: bool = False, line: int = 84) -> Stretch:
+    busy = round(10 * cycles * use)
+    return Stretch(
+        begin=begin,
+        end=begin + cycles,
+        executions=10,
+        bundles=10 * cycles,
+        empty=cycles,
+        wait_cycles=0,
+        busy=busy,
+        products=busy // 4,
+        weights=cycles,
+        issues={"MXU": busy // 4, "VSTORE": 10 * cycles},
+        used={"MXU": busy, "VSTORE": 10 * cycles},
+        waits={"XLU": cycles},
+        limit=limit,
+        turn_end=turn_end,
+        lines=tuple(SourceLine(file="kernel.py", line=one) for one in (line, line + 2)),
+    )
+
+
+def occupancy(file: str = "kernel.py") -> Occupancy:
+    """Full for 80 %, the store slot in 10 %, ends of turns for 4 %, DMAs for 6 %."""
+    waits = Limit(unit=DMA, empty=False)
+    waiting = dataclasses.replace(_stretch(960, 0, 0, waits), wait_cycles=600, lines=(Code.PIPELINE,))
+    return Occupancy(
+        kernel=file,
+        unit="MXU",
+        cycles=10_000,
+        stretches=(
+            _stretch(0, 40, 0, _NONE, turn_end=True),
+            _stretch(40, 500, 1, _FULL),
+            _stretch(540, 100, 0.44, _STORES, line=210),
+            _stretch(640, 300, 1, _FULL),
+            waiting,
+        ),
+        limits=(
+            Limited(limit=_FULL, cycles=8000, busy=8000, place=SourceLine(file=file, line=84)),
+            Limited(limit=_STORES, cycles=1000, busy=440, place=SourceLine(file=file, line=210)),
+            Limited(
+                limit=waits,
+                cycles=600,
+                busy=0,
+                place=Windows(windows=(Window(kind="input", number=1),)),
+            ),
+            Limited(limit=Limit(unit=TURN_END, empty=False), cycles=400, busy=0, place=SourceLine(file=file, line=84)),
+        ),
+        turns=(
+            Turns(place=SourceLine(file=file, line=97), begin=0, end=1000, turns=10, cycles=300),
+            Turns(place=Code.PIPELINE, begin=0, end=1100, turns=2, cycles=100),
         ),
     )
 
