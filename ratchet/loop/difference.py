@@ -15,8 +15,9 @@ from pathlib import PurePosixPath
 
 from ratchet.values import Row, Timeline
 from ratchet.values.blame import LineCost
-from ratchet.values.difference import Difference, LineChange, LossChange, Part, Side, Spent, Spilled
+from ratchet.values.difference import Difference, LimitChange, LineChange, LossChange, Part, Side, Spent, Spilled
 from ratchet.values.loss import key_of
+from ratchet.values.occupancy import Limit
 from ratchet.values.place import Place, SourceLine
 
 CONDITIONS = ("kernel", "evaluator", "chip", "compiler", "seal", "problem")
@@ -32,7 +33,15 @@ def difference(before: Side, after: Side) -> Difference:
     if before.source is not None and after.source is not None:
         source = tuple(_unified(before.source, after.source, before.row, after.row))
     known = Difference(
-        before=before, after=after, conditions=conditions, source=source, spent=(), lines=(), losses=(), spilled=None
+        before=before,
+        after=after,
+        conditions=conditions,
+        source=source,
+        spent=(),
+        lines=(),
+        losses=(),
+        limits=(),
+        spilled=None,
     )
     if before.timeline is None or after.timeline is None:
         return known
@@ -41,6 +50,7 @@ def difference(before: Side, after: Side) -> Difference:
         spent=_spent(before.timeline, after.timeline),
         lines=_lines(before, after),
         losses=_losses(before.timeline, after.timeline),
+        limits=_limits(before.timeline, after.timeline),
         spilled=(_spilled(before.timeline), _spilled(after.timeline)),
     )
 
@@ -152,6 +162,15 @@ def _losses(before: Timeline, after: Timeline) -> tuple[LossChange, ...]:
     olds, news = ({key_of(loss): loss for loss in one.blame.losses} for one in (before, after))
     changes = [LossChange(before=olds.get(key), after=news.get(key)) for key in dict.fromkeys([*olds, *news])]
     return tuple(sorted(changes, key=lambda one: -abs(one.change)))
+
+
+def _limits(before: Timeline, after: Timeline) -> tuple[LimitChange, ...]:
+    olds, news = Counter[Limit](), Counter[Limit]()
+    for timeline, sums in ((before, olds), (after, news)):
+        for one in (limited for kernel in timeline.occupancy for limited in kernel.limits):
+            sums[one.limit] += one.cycles
+    changes = [LimitChange(limit=limit, before=olds[limit], after=news[limit]) for limit in {**olds, **news}]
+    return tuple(sorted((one for one in changes if one.change), key=lambda one: -abs(one.change)))
 
 
 def _spilled(timeline: Timeline) -> Spilled:

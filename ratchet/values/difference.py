@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ratchet.values.loss import Loss
+from ratchet.values.occupancy import Limit
 from ratchet.values.place import Place
 from ratchet.values.row import Row
 from ratchet.values.timeline import Timeline
@@ -89,6 +90,19 @@ class LossChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitChange:
+    """Cycles of all kernels that have one limit, before and after."""
+
+    limit: Limit
+    before: int
+    after: int
+
+    @property
+    def change(self) -> int:
+        return self.after - self.before
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spilled:
     """Executed stores and loads of vector registers that had no room."""
 
@@ -112,6 +126,8 @@ class Difference:
     """Those whose cycles changed, largest change first."""
     losses: tuple[LossChange, ...]
     """Largest change first."""
+    limits: tuple[LimitChange, ...]
+    """What keeps the kernels' units from more, largest change first."""
     spilled: tuple[Spilled, Spilled] | None
 
     @property

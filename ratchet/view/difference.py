@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ratchet.values import Row, Timeline
-from ratchet.values.difference import Difference, LineChange, LossChange, Part, Side, Spent
+from ratchet.values.difference import Difference, LimitChange, LineChange, LossChange, Part, Side, Spent
 from ratchet.values.loss import key_of
 from ratchet.values.place import Place, SourceLine
 from ratchet.view.document import Tables, numbers, plain, same
+from ratchet.view.occupancy import limit_in_words, turns_in_words
 from ratchet.view.text import change, clean, columns, fixed, kind_of, number, size, times, waited, where
 
 _ROWS = 12
@@ -112,6 +113,12 @@ def _explained(differs: Difference) -> list[str]:
     )
     lines += ["", "by line of the kernel file, as it is after the change"]
     lines += _table(["change", "before", "after", "line", ""], [_line(one) for one in _big(differs.lines, least)])
+    limits = _big(differs.limits, least)
+    if limits:
+        lines += ["", "along the programs of the kernels: what keeps their units from more"]
+        rows = [[f"{one.change:+,}", f"{one.before:,}", f"{one.after:,}", limit_in_words(one.limit)] for one in limits]
+        lines += _table(["change", "before", "after", "cycles"], rows)
+        lines += [f"  ends of turns {name}: {_turns(run)}" for name, run in (("before", before), ("after", after))]
     changed = [one for one in differs.losses if abs(one.change) >= least]
     if changed:
         lines += ["", "losses: what removing each would save at best"]
@@ -174,6 +181,10 @@ def _loss(one: LossChange, before: Timeline, after: Timeline) -> list[str]:
     ]
 
 
+def _turns(run: Timeline) -> str:
+    return "; ".join(filter(None, map(turns_in_words, run.occupancy))) or "none"
+
+
 def _ms(cycles: int, run: Timeline, sign: str = "+") -> str:
     return f"{cycles / run.clock_hz * 1e3:{sign}.4f} ms"
 
@@ -220,6 +231,7 @@ _TABLES: Tables = {
         "after": lambda one: _place(one.after),
         "change_cycles": "change",
     },
+    LimitChange: {...: (), **_CYCLES},
     LossChange: {
         "kind": "loss.kind",
         "unit": lambda one: key_of(one.loss)[1],

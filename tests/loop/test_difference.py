@@ -13,10 +13,11 @@ from ratchet.values import Timeline
 from ratchet.values.blame import LineCost
 from ratchet.values.difference import Part, Side
 from ratchet.values.loss import CrowdedUnit, Loss, MatrixBound
+from ratchet.values.occupancy import Limit
 from ratchet.values.place import Code, Place, SourceLine
 from ratchet.values.status import Refusal, Status
 from tests.loop.stage import Stage, kernel_text
-from tests.view.timelines import row, timeline
+from tests.view.timelines import occupancy, row, timeline
 
 OLD = "import x\nBQ = 1\n\ndef f(x):\n    y = x + 1\n    return y\n"
 NEW = "import x\nBQ = 2\n\n# new\ndef f(x):\n    y = x + 1\n    return y\n"
@@ -125,13 +126,24 @@ def test_losses_spills_and_source():
     assert [line for line in differs.source if line[:1] in "+-"][2:] == ["-BQ = 1", "+BQ = 2", "+# new"]
 
 
+def test_limits_of_all_kernels_together():
+    stores = Limit(unit="VSTORE", empty=False)
+    kernel = occupancy()
+    faster = dataclasses.replace(kernel, limits=tuple(one for one in kernel.limits if one.limit != stores))
+    old = dataclasses.replace(BEFORE, occupancy=(kernel, kernel))
+    new = dataclasses.replace(AFTER, occupancy=(faster, kernel))
+    differs = difference(side(old, OLD), side(new, NEW))
+    assert [(one.limit, one.before, one.after, one.change) for one in differs.limits] == [(stores, 2000, 1000, -1000)]
+    assert difference(side(old, OLD), side(AFTER, NEW)).limits[0].change == -16_000
+
+
 @pytest.mark.parametrize("missing", ["before", "after"])
 def test_without_a_recorded_run_only_the_rows_and_the_source_are_there(missing):
     sides = {"before": side(BEFORE, OLD), "after": side(AFTER, None)}
     sides[missing] = dataclasses.replace(sides[missing], timeline=None)
     differs = difference(**sides)
     assert not differs.modelled
-    assert (differs.spent, differs.lines, differs.losses, differs.spilled) == ((), (), (), None)
+    assert (differs.spent, differs.lines, differs.losses, differs.limits, differs.spilled) == ((), (), (), (), None)
     assert differs.source is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from ratchet.loop.difference import difference
 from ratchet.view.difference import difference_document, difference_text
 from ratchet.view.document import dumps
 from tests.loop.test_difference import AFTER, BEFORE, NEW, OLD, at, cost, run, side
+from tests.view.timelines import occupancy
 
 COLUMNS = {"evaluator": "v5e-model", "vmem_bytes": "1048576", "spills": "3"}
 ONE = side(BEFORE, OLD, id="one", median_ms="2.0", score="10.0", decision="kept", **COLUMNS)
@@ -26,6 +28,27 @@ def test_the_text_says_what_changed_and_why():
     assert "kernel.py:6  y = x + 1" in text
     assert "  -BQ = 1\n  +BQ = 2\n" in text
     assert "equal conditions" not in text
+
+
+def test_limits_along_the_programs_and_ends_of_turns_are_beside_each_other():
+    (turns, *_), stores = occupancy().turns, occupancy().limits[1]
+    shorter = dataclasses.replace(
+        occupancy(),
+        limits=(dataclasses.replace(stores, cycles=100), *occupancy().limits[2:]),
+        turns=(dataclasses.replace(turns, turns=5, cycles=150),),
+    )
+    old, new = (
+        dataclasses.replace(one, timeline=dataclasses.replace(one.timeline, occupancy=(made,)))
+        for one, made in ((ONE, occupancy()), (TWO, shorter))
+    )
+    text = difference_text(difference(old, new))
+    assert "-8,000   8,000      0  where the matrix units are full" in text
+    assert "  -900   1,000    100  where the vector-store slot is full" in text
+    assert "ends of turns before: 10 x 30 cycles at kernel.py:97, 2 x 50 cycles at grid steps\n" in text
+    assert "ends of turns after: 5 x 30 cycles at kernel.py:97\n" in text
+    assert "ends of turns" not in difference_text(difference(old, old))
+    document = difference_document(difference(old, new))
+    assert [one["change_cycles"] for one in document["limits"]] == [-8000, -900]
 
 
 def test_latencies_of_two_series_are_said_to_be_so():
