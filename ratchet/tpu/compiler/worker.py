@@ -33,7 +33,7 @@ from ratchet.tpu.compiler.errors import HEADER_BYTES
 from ratchet.tpu.compiler.fast.inside import profiled, stubbed
 from ratchet.tpu.compiler.inside import clear_dumps, devices_of, mesh_of, move_dumps, optimised
 from ratchet.tpu.compiler.tokens import tokenise
-from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, OPTIMIZED
+from ratchet.tpu.dump.files import ALLOCATIONS_PASS, LAST_PASS, LOWERED, OPTIMIZED, without_stamps
 from ratchet.tpu.dump.image import constant_segment
 from ratchet.tpu.mlir.bindings import hlo_text, stablehlo_of
 from ratchet.values.status import Refusal
@@ -114,6 +114,7 @@ def compile_program(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     for label in (ALLOCATIONS_PASS,) if asked.get("stubbed") or profiles else (ALLOCATIONS_PASS, LAST_PASS):
         for dump in schedule.glob(f"*-{label}.txt"):
             dump.unlink()  # one is read of what does not fit, the other by the fast route
+    without_stamps(schedule)  # what does not fit is known by them: the last one dumped
     if what := left_elsewhere(compiled.output_shardings, program.out_avals, mesh, asked["output_splits"]):
         return {"changed": what}
     seconds = time.monotonic() - start

@@ -28,6 +28,8 @@ OPTIMIZED, LOWERED = "optimized.hlo.pb", "lowered.hlo.pb"
 MOST_BYTES = 1 << 30
 
 _DUMP = re.compile(r"(?P<unit>\d+-(?P<name>.+))-\d+-(?P<label>.+)\.txt", re.DOTALL)
+_STAMPS = re.compile(r"\A\d+(?=-)"), re.compile(r"(?<=_)\d+(?=_bundles\.txt\Z)")
+"""Numbers in the names of dumps that differ from one compile to the next: of units, and of SparseCores' programs."""
 _SPARSE = re.compile(r"(?P<name>.+)_\d+_bundles\.txt", re.DOTALL)
 _ANALYSIS = "-schedule-analysis_"
 """In the name of what the compiler says of a pass, beside what the pass made."""
@@ -67,6 +69,20 @@ def named(dump: PurePath) -> Dump | None:
     """Of which unit a dump is and after which pass, by its file's name; None where it is that of no dump of a pass."""
     match = _DUMP.fullmatch(dump.name)
     return Dump(**match.groupdict()) if match and _ANALYSIS not in dump.name else None
+
+
+def without_stamps(folder: Path) -> None:
+    """Give the dumps of a program names that are the same whenever it is compiled.
+
+    The compiler numbers units by the time at which it dumped them, ``1795893642010584221-TLP-02-post-ra.txt``; they are
+    ``1-TLP-02-post-ra.txt`` then. Of two dumps with the same name, which no program has, the second keeps its own.
+    """
+    for path in sorted(folder.iterdir()):
+        for stamp in _STAMPS:
+            short = folder / stamp.sub("1", path.name, count=1)
+            if stamp.search(path.name) and not short.exists():
+                path.rename(short)
+                break
 
 
 def text_of(path: Path, status: Status = Status.SCHEDULE_UNKNOWN) -> str:

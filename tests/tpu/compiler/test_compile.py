@@ -165,6 +165,8 @@ def test_two_compiles_of_one_program_are_the_same(compiled):
     assert programs[0].footprint == programs[1].footprint
     texts = [(program.dump_dir / "optimized.hlo").read_text() for program in programs]
     assert texts[0] == texts[1]
+    names = [sorted(path.name for path in (program.dump_dir / "schedule").iterdir()) for program in programs]
+    assert names[0] == names[1]
 
 
 def test_a_program_without_arrays_is_compiled_for_the_tpu(compiled):

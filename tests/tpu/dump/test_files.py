@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.tpu.dump.files import Dump, Dumps, dump_flags, load_hlo, named, text_of, tokens_in
+from ratchet.tpu.dump.files import Dump, Dumps, dump_flags, load_hlo, named, text_of, tokens_in, without_stamps
 from ratchet.values.status import Refusal, Status
 from ratchet.values.tokens import NO_TOKENS, TOKENS_FILE
 from tests.hlo_texts import hlo_of, write_hlo
@@ -52,6 +52,30 @@ def test_of_several_alike_the_first_is_taken(tmp_path):
     assert dumps(tmp_path).resolve("first") == "first"
     (tmp_path / "2-first-71-packed-bundles-post-ra.txt").unlink()
     assert dumps(tmp_path).resolve("first") == "second"
+
+
+def test_names_are_the_same_whenever_a_program_is_compiled(tmp_path):
+    names = "TLP-02-post-ra.txt", "TLP-hlo.txt", "<late>-03-post-ra.txt", "kernel_0.3-02-post-ra.txt"
+    for number, name in enumerate(names):
+        (tmp_path / f"1795893642010584{number}-{name}").write_text(name)
+    (tmp_path / "gathered.call-start_17_bundles.txt").write_text("")
+    (tmp_path / "tokens.json").write_text("")
+    for _ in range(2):
+        without_stamps(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {
+            *(f"1-{name}" for name in names), "gathered.call-start_1_bundles.txt", "tokens.json"
+        }  # fmt: skip
+    assert all((tmp_path / f"1-{name}").read_text() == name for name in names)
+
+
+def test_dumps_of_two_programs_keep_their_names_and_are_refused(tmp_path):
+    for stamp in (1795893642010584221, 1795893642010584222):
+        for label in ("71-packed-bundles-post-ra", "70-post-bundle-packing-post-ra"):
+            (tmp_path / f"{stamp}-TLP-{label}.txt").write_text(f"{stamp}")
+    without_stamps(tmp_path)
+    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} == {"1", "1795893642010584222"}
+    with pytest.raises(Refusal, match="two dumps of 'TLP'"):
+        dumps(tmp_path)
 
 
 def test_dumps_of_two_programs_are_refused(tmp_path):
