@@ -7,7 +7,7 @@ a region's lines are the region's, and a line's parts (issuing, stalled, waiting
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ratchet.values.loss import Loss
 from ratchet.values.place import Place
@@ -64,8 +64,6 @@ class RegionCost:
     """Costliest first."""
     link_wait_cycles: int = 0
     """Part of ``wait_cycles``, as of a line."""
-    full_cycles: Mapping[str, int] = field(default_factory=dict)
-    """By unit, cycles in stretches of code that leave it hardly a free slot."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,27 +36,14 @@ from ratchet.values.omission import (
 )
 from ratchet.values.place import SourceLine
 from ratchet.values.reason import Reason, Use
-from ratchet.view.occupancy import occupancy_section
+from ratchet.view.occupancy import UNITS, occupancy_section
 from ratchet.view.text import clean, waited, where
 
+_BARE = ("branch", "FILL", "SPILL", "MXU results", "stores", "other")
 _UNITS = {
-    "MXU": "the matrix units",
-    "XLU": "the cross-lane units",
-    "VALU": "the vector ALUs",
-    "VPOP": "the result queues (VPOP)",
-    "EUP": "the transcendental unit",
-    "VLOAD": "the vector-load slots",
-    "VSTORE": "the vector-store slot",
-    "SALU": "scalar code",
+    **{unit: name if unit in _BARE else f"the {name}" for unit, name in UNITS.items()},
     "HBM": "HBM",
     "links": "the links between chips",
-    "branch": "branches",
-    "MXU results": "results of products",
-    "MXU weights": "weights of the matrix units",
-    "stores": "stores to the memory that is loaded",
-    "other": "the order of the program",
-    "FILL": "spilled values",
-    "SPILL": "spills",
 }
 
 _WAIT_CAUSES = {

@@ -22,6 +22,10 @@ UNITS = {
     "FILL": "spilled values",
     "SPILL": "spills",
     "branch": "branches",
+    "MXU results": "results of products",
+    "MXU weights": "weights of the matrix units",
+    "stores": "stores to what is loaded",
+    "other": "the order of the program",
 }
 OCCUPANCY: Tables = {Stretch: {...: (), **same("cycles")}, Occupancy: {...: (), **same("busy", "turn_cycles")}}
 """What a JSON document has of it besides the fields."""
@@ -72,7 +76,7 @@ def limit_in_words(limit: Limit) -> str:
     if limit.unit == TURN_END:
         return "at ends of turns"
     if limit.empty:
-        return f"where bundles are empty for {'results' if limit.unit == '?' else name}"
+        return f"where bundles are empty for {name}"
     return f"where the {name} {'are' if name.endswith('s') else 'is'} full"
 
 

@@ -28,15 +28,15 @@ def test_the_sentence_says_what_limits_and_what_ends_of_turns_cost() -> None:
 def test_every_limit_has_words() -> None:
     said = {
         limit_in_words(Limit(unit=unit, empty=empty))
-        for unit, empty in [("VALU", False), ("EUP", False), ("XLU", True), ("?", True), ("other", True)]
+        for unit, empty in [("VALU", False), ("EUP", False), ("XLU", True), ("MXU results", True), ("other", True)]
     }
     said |= {limit_in_words(Limit(unit=unit, empty=False)) for unit in (DMA, TURN_END, NOTHING)}
     assert said == {
         "where the vector ALUs are full",
         "where the transcendental unit is full",
         "where bundles are empty for cross-lane units",
-        "where bundles are empty for results",
-        "where bundles are empty for other",
+        "where bundles are empty for results of products",
+        "where bundles are empty for the order of the program",
         "where DMAs are waited for",
         "at ends of turns",
         "where no slot is full",

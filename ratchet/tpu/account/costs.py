@@ -53,9 +53,6 @@ class Cell(NamedTuple):
 ISSUE_SLOTS = sum(capacity for slot, capacity in CAPACITY.items() if slot not in ("FILL", "SPILL"))
 """Slots of one bundle. Fills and spills are loads and stores, counted once more for themselves."""
 
-STRETCH, FULL = 64, 0.9
-"""Code is looked at in stretches of so many bundles; from this share of a slot's capacity on it is full there."""
-
 _UNITS = 8
 """Units of a kind that an opcode may name, and more."""
 
@@ -92,8 +89,6 @@ class Costs:
     """Cycles for which the instructions of a bundle keep each matrix unit and each cross-lane unit busy."""
     slots: np.ndarray
     """Instructions per bundle and slot class."""
-    full: np.ndarray
-    """Per bundle and slot class, whether it is in a stretch of code in which hardly a slot is free."""
     places: Sequence[Place]
     issued: tuple[np.ndarray, np.ndarray, np.ndarray]
     """Bundle, number of its place and slot of every instruction, once for each of its slots."""
@@ -132,7 +127,6 @@ def costs_of(
     takes = np.array([[slot in one.slots for slot in SLOTS] for one in uses], bool).reshape(-1, len(SLOTS))[use]
     instruction, slot = np.nonzero(takes)
     place, issuing = numbered(own.number[instruction].tolist())
-    taken = _table(columns.bundle[instruction], slot, None, (size, len(SLOTS)))
     cells, sharers, shares = _share(columns, own, [one.unit for one in uses], use, takes.any(axis=1), blamed)
     which, products, crossing = np.array([one[2:] for one in uses], np.int64).reshape(-1, 3)[use].T
     return Costs(
@@ -141,27 +135,13 @@ def costs_of(
         empty=np.diff(columns.first) == 0,
         mxu=_table(columns.bundle, which, products, (size, _UNITS)),
         xlu=_table(columns.bundle, which, crossing, (size, _UNITS)),
-        slots=taken,
-        full=_full(taken, blocks),
+        slots=_table(columns.bundle[instruction], slot, None, (size, len(SLOTS))),
         places=[own.known[number] for number in issuing],
         issued=(columns.bundle[instruction], place, slot),
         cells=cells,
         sharers=sharers,
         shares=shares,
     )
-
-
-def _full(taken: np.ndarray, blocks: Sequence[tuple[int, int]]) -> np.ndarray:
-    """``full`` of :class:`Costs`, from instructions per bundle and slot."""
-    full = np.zeros(taken.shape, bool)
-    starts = np.array([at for start, end in blocks for at in range(start, end, STRETCH)], np.int64)
-    ends = np.array([min(at + STRETCH, end) for start, end in blocks for at in range(start, end, STRETCH)], np.int64)
-    before = np.concatenate((np.zeros((1, taken.shape[1]), np.int64), np.cumsum(taken, axis=0)))
-    most = np.array([CAPACITY[slot] for slot in SLOTS])
-    crowded = (before[ends] - before[starts]) >= FULL * most * (ends - starts)[:, None]
-    for number in np.flatnonzero(crowded.any(axis=1)).tolist():
-        full[starts[number] : ends[number]] |= crowded[number]
-    return full
 
 
 def _uses(listing: Listing, compiler: str) -> tuple[list[_Use], np.ndarray]:
@@ -246,8 +226,6 @@ class Executed:
     empty: int
     issues: Mapping[str, int]
     """Instructions per slot."""
-    full: Mapping[str, int]
-    """Cycles in stretches of code that leave a slot hardly ever free."""
     mxu: np.ndarray
     xlu: np.ndarray
     """Cycles for which each of these units is busy."""
@@ -264,7 +242,6 @@ def executed(costs: Costs, counts: Sequence[int]) -> Executed:
         bundles=int(times.sum()),
         empty=int(times[costs.empty].sum()),
         issues=dict(zip(SLOTS, (times @ costs.slots).tolist(), strict=True)),
-        full=dict(zip(SLOTS, (times @ costs.full).tolist(), strict=True)),
         mxu=times @ costs.mxu,
         xlu=times @ costs.xlu,
     )

@@ -32,6 +32,7 @@ from ratchet.values.loss import (
     WaitCause,
     Waits,
 )
+from ratchet.values.occupancy import Occupancy
 from ratchet.values.place import Place
 
 LEAST_SHARE = 0.005
@@ -49,12 +50,13 @@ _SPILL_OF = {"VSTORE": "SPILL", "VLOAD": "FILL"}
 """The part of a slot's instructions that spills and loads of spilled values make."""
 
 
-def losses(
+def losses(  # noqa: PLR0913 - a run seen from all sides
     regions: Sequence[RegionCost],
     kinds: Sequence[StepKind],
     *,
     cycles: int,
     executions: Mapping[Place, int],
+    occupancies: Sequence[Occupancy] = (),
     hbm_cycles: int = 0,
     link_wait_cycles: int = 0,
     link_busy_cycles: int = 0,
@@ -68,11 +70,14 @@ def losses(
         kinds: of the grid steps.
         cycles: of the whole run.
         executions: how often each op outside kernels ran, by its place.
+        occupancies: of the kernels.
         hbm_cycles: for which HBM carried bytes, kernels and all else.
         link_wait_cycles: of the run, in which traffic between chips was waited for.
         link_busy_cycles: for which the busiest link between chips carried bytes.
     """
-    run = _Run(regions=regions, cycles=cycles, hbm_cycles=hbm_cycles, link_cycles=link_busy_cycles)
+    run = _Run(
+        regions=regions, occupancies=occupancies, cycles=cycles, hbm_cycles=hbm_cycles, link_cycles=link_busy_cycles
+    )
     every: list[Loss] = [loss for loss in run.kernel_losses(kinds) if loss is not None]
     every += [
         Outside(
@@ -111,6 +116,7 @@ class _Run:
     """A run seen as its kernels' regions and the rest."""
 
     regions: Sequence[RegionCost]
+    occupancies: Sequence[Occupancy]
     cycles: int
     hbm_cycles: int
     link_cycles: int
@@ -268,22 +274,33 @@ class _Run:
 
     def _crowded(self, unit: str) -> CrowdedUnit | None:
         """A slot that is no matrix unit's and full for a good part of the time."""
+        full = [
+            part for one in self.occupancies for part in one.limits if part.limit.unit == unit and not part.limit.empty
+        ]
+        cycles = sum(part.cycles for part in full)
+        if cycles < max(1, CROWDED * self.kernel_cycles):
+            return None
+        # A region gets no shorter than its other units need, so that not all of the crowded cycles may go.
+        spare = sum(
+            max(
+                0,
+                region.cycles
+                - region.wait_cycles
+                - max(n for name, n in region.busy_cycles.items() if name not in (unit, "HBM")),
+            )
+            for region in self.kernels
+        )
+        saved = min(cycles, spare)
         spilled = _SPILL_OF.get(unit)
         busy = self._busy(unit) - (self._issues(spilled) // CAPACITY[unit] if spilled else 0)
-        full = sum(region.full_cycles.get(unit, 0) for region in self.kernels)
-        if full < CROWDED * self.kernel_cycles:
-            return None
-        least = []
-        for region in self.kernels:
-            spent = region.full_cycles.get(unit, 0)
-            others = {name: needed for name, needed in region.busy_cycles.items() if name != unit}
-            least.append(_without(region, spent, others))
         return CrowdedUnit(
-            **self._ceiling(least),
+            cycles=saved,
+            ceiling_cycles=self.cycles - saved,
             unit=unit,
-            full_share=full / self.kernel_cycles,
+            full_share=cycles / self.kernel_cycles,
             busy_share=busy / self.kernel_cycles,
-            place=self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
+            place=max(full, key=lambda part: part.cycles).place
+            or self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
             without_spills=bool(spilled),
         )
 

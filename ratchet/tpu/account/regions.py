@@ -8,7 +8,7 @@ own line, or, where the compiler's pipeline waits, to the windows that are waite
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from ratchet.tpu.account.costs import ISSUE_SLOTS, Account, Activity, Cell, Executed, Placed
@@ -16,6 +16,7 @@ from ratchet.tpu.account.losses import losses
 from ratchet.tpu.chips.units import CAPACITY
 from ratchet.tpu.machine.record import Record
 from ratchet.values.blame import LINKS, STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
+from ratchet.values.occupancy import Occupancy
 from ratchet.values.place import Code, Op, Place
 
 PARTS = ("first", "steady", "last", "whole")
@@ -23,8 +24,8 @@ KINDS = 6
 """Kinds of grid steps that are kept apart; the rest is put together."""
 
 
-def blame(record: Record, accounts: Mapping[str, Account]) -> Blame:
-    """Where the cycles of a run went, and what costs most."""
+def blame(record: Record, accounts: Mapping[str, Account], occupancies: Sequence[Occupancy]) -> Blame:
+    """Where the cycles of a run went, and what costs most. ``occupancies`` are the kernels'."""
     regions = _regions(record, accounts)
     kinds = _step_kinds(record, accounts)
     sums = Sums()
@@ -42,6 +43,7 @@ def blame(record: Record, accounts: Mapping[str, Account]) -> Blame:
         losses=losses(
             regions,
             kinds,
+            occupancies=occupancies,
             cycles=record.cycles,
             executions=executions,
             hbm_cycles=ceil(record.memory.hbm_busy_cycles),
@@ -85,7 +87,6 @@ def _kernel_region(name: str, part: str, account: Account) -> RegionCost:
         critical=max(bound, key=lambda unit: bound[unit]),
         lines=sums.lines(),
         link_wait_cycles=between,
-        full_cycles={unit: cycles for unit, cycles in done.full.items() if cycles},
     )
 
 

@@ -47,6 +47,11 @@ def timeline_of(run: Run, *, chip: Chip, compiler: str, detail: bool = False, kn
 def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compiler: str, detail: bool) -> Timeline:
     accounts = accounts_of(record, compiler=compiler, known=known)
     wholes = [account.whole for account in accounts.values()]
+    occupancies = tuple(
+        _occupancy(record, name, known, chip.mxu_per_core)
+        for name, account in accounts.items()
+        if account.elsewhere is None and account.whole.bundles
+    )
     memory = record.memory
     engines = [one.memory for one in (record, *record.beside)]
     return Timeline(
@@ -65,7 +70,7 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         grid_steps=sum(_grid_steps(record, name) for name in record.units),
         ops=_op_costs(record),
         not_modelled=_not_modelled(record),
-        blame=blame(record, accounts),
+        blame=blame(record, accounts, occupancies),
         spans=make_spans(record, accounts, detail=detail, mxu_per_core=chip.mxu_per_core),
         chip_index=record.chip_index,
         place=record.place,
@@ -74,11 +79,7 @@ def _of_chip(record: Record, known: Known, decided: bool, *, chip: Chip, compile
         ici_cycles=_under_way(record),
         launch_cycles=record.launch_cycles,
         control=record.control() if decided else None,
-        occupancy=tuple(
-            _occupancy(record, name, known, chip.mxu_per_core)
-            for name, account in accounts.items()
-            if account.elsewhere is None and account.whole.bundles
-        ),
+        occupancy=occupancies,
     )
 
 

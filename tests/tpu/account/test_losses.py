@@ -26,6 +26,7 @@ from ratchet.values.loss import (
     WaitCause,
     Waits,
 )
+from ratchet.values.occupancy import Limit, Limited, Occupancy
 from ratchet.values.place import Code, Op, Place, SourceLine, Window, Windows
 
 NEAR, FAR = SourceLine(file="k.py", line=3), SourceLine(file="k.py", line=7)
@@ -136,14 +137,25 @@ def test_a_slot_that_is_busy_and_never_full_is_no_loss() -> None:
     assert not [loss for loss in found if isinstance(loss, CrowdedUnit)]
 
 
+FULL = Occupancy(
+    kernel="k",
+    unit="MXU",
+    cycles=CYCLES,
+    stretches=(),
+    limits=(Limited(limit=Limit(unit="VALU", empty=False), cycles=600, busy=100, place=NEAR),),
+    turns=(),
+)
+
+
 def test_a_full_slot_gives_way_to_the_next_unit() -> None:
     lines = (line(NEAR, 550, issue_cycles={"VALU": 550}), line(FAR, 450, issue_cycles={"VALU": 50, "SALU": 400}))
     expected = CrowdedUnit(
         cycles=600, ceiling_cycles=400, unit="VALU", full_share=0.6, busy_share=0.7, place=NEAR, without_spills=False
     )
     for others, cycles in (({"EUP": 300}, 600), ({"MXU": 700}, 300)):
-        region = replace(kernel(lines, VALU=700, **others), full_cycles={"VALU": 600})
-        assert one(CrowdedUnit, region) == replace(expected, cycles=cycles, ceiling_cycles=CYCLES - cycles)
+        found = losses([kernel(lines, VALU=700, **others)], (), cycles=CYCLES, executions={}, occupancies=[FULL])
+        (crowded,) = [loss for loss in found if isinstance(loss, CrowdedUnit)]
+        assert crowded == replace(expected, cycles=cycles, ceiling_cycles=CYCLES - cycles)
 
 
 def kind(steps: int, cycles: int, *, mxu: int = 0, wait: int = 0, kernel: str = "k") -> StepKind:
