@@ -197,19 +197,19 @@ class _Kernel:
     def _loops(self) -> list[_Loop]:
         """Innermost first."""
         columns, found = self.listing.columns, dict[int, _Loop]()
-        blocks = self.program.costs.blocks.tolist()
+        blocks = self.program.costs.blocks
         for number, target in columns.branches.items():
             address = int(columns.bundle[number])
             if target > address:
                 continue
             # Blocks share delay slots; the one that begins last has the branch.
-            block = max(number for number, (begin, _) in enumerate(blocks) if begin <= address)
+            block = int(np.searchsorted(blocks[:, 0], address, "right")) - 1
             source = columns.every_notes[columns.notes[number]].source
             before = found.get(target)
             found[target] = _Loop(
                 place=line_of(source) if source else Code.PIPELINE,
                 begin=target,
-                end=max(blocks[block][1], before.end if before else 0),
+                end=max(int(blocks[block, 1]), before.end if before else 0),
                 turns=self.counts[block] + (before.turns if before else 0),
             )
         return sorted(found.values(), key=lambda loop: loop.end - loop.begin)
