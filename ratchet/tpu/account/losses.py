@@ -275,22 +275,19 @@ class _Run:
     def _crowded(self, unit: str) -> CrowdedUnit | None:
         """A slot that is no matrix unit's and full for a good part of the time."""
         full = [
-            part for one in self.occupancies for part in one.limits if part.limit.unit == unit and not part.limit.empty
+            (part.cycles, part.cycles - (part.busy if one.unit != unit else 0), part.place)
+            for one in self.occupancies
+            for part in one.limits
+            if part.limit.unit == unit and not part.limit.empty
         ]
-        cycles = sum(part.cycles for part in full)
+        cycles, lost = (sum(part[number] for part in full) for number in range(2))
         if cycles < max(1, CROWDED * self.kernel_cycles):
             return None
-        # A region gets no shorter than its other units need, so that not all of the crowded cycles may go.
-        spare = sum(
-            max(
-                0,
-                region.cycles
-                - region.wait_cycles
-                - max(n for name, n in region.busy_cycles.items() if name not in (unit, "HBM")),
-            )
-            for region in self.kernels
-        )
-        saved = min(cycles, spare)
+        # A region gets no shorter than its other units need, so that not all of it may go.
+        others = [max(n for name, n in one.busy_cycles.items() if name not in (unit, "HBM")) for one in self.kernels]
+        spare = (max(0, one.cycles - one.wait_cycles - n) for one, n in zip(self.kernels, others, strict=True))
+        saved = min(lost, sum(spare))
+        *_, place = max(full, key=lambda part: part[0])
         spilled = _SPILL_OF.get(unit)
         busy = self._busy(unit) - (self._issues(spilled) // CAPACITY[unit] if spilled else 0)
         return CrowdedUnit(
@@ -299,8 +296,7 @@ class _Run:
             unit=unit,
             full_share=cycles / self.kernel_cycles,
             busy_share=busy / self.kernel_cycles,
-            place=max(full, key=lambda part: part.cycles).place
-            or self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
+            place=place or self._costliest(lambda line: line.issue_cycles.get(unit, 0)),
             without_spills=bool(spilled),
         )
 

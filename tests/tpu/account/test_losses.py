@@ -152,7 +152,7 @@ def test_a_full_slot_gives_way_to_the_next_unit() -> None:
     expected = CrowdedUnit(
         cycles=600, ceiling_cycles=400, unit="VALU", full_share=0.6, busy_share=0.7, place=NEAR, without_spills=False
     )
-    for others, cycles in (({"EUP": 300}, 600), ({"MXU": 700}, 300)):
+    for others, cycles in (({"EUP": 300}, 500), ({"MXU": 700}, 300)):
         found = losses([kernel(lines, VALU=700, **others)], (), cycles=CYCLES, executions={}, occupancies=[FULL])
         (crowded,) = [loss for loss in found if isinstance(loss, CrowdedUnit)]
         assert crowded == replace(expected, cycles=cycles, ceiling_cycles=CYCLES - cycles)
