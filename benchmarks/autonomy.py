@@ -10,51 +10,14 @@ compulsory FLOPs and bytes at the chip's peaks. Most of the time goes into refer
 
 from __future__ import annotations
 
-import json
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from benchmarks.lib.command import command, say
-from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show_all
+from benchmarks.lib.turns import KERNEL, Row, asked, experiment, starts, word
 from tests.workspaces import Workspace
-
-NAIVE = ROOT / "examples" / "naive_attention.py"
-FIRST = {
-    "layernorm": "6e4039fa303815cb2d46e042c9600890dcafa6a8",
-    "layernorm_backward": "50cdf268e4915b35aac7d4b982165537b755a2ee",
-    "matmul": "a9ffb8facfec65e1516b3fc3a87a45b41716248c",
-    "int8_matmul": "ffafb2628a28aa434314389dfb48f9abf86aef5d",
-    "adam": "953d32013db9b6a6305e8e437be9dd98617a587a",
-}
-"""Examples, and the commit in which nobody had improved them yet."""
-WRITTEN = ROOT / "benchmarks" / "data" / "first"
-"""Kernels as a newcomer writes them, where git has none."""
-KERNEL = "kernel.py"
-Row = dict[str, Any]
-
-
-def starts() -> dict[str, str]:
-    """Kernel files by name: the naive one, and the first versions of others."""
-    first = {
-        f"{name}.py": subprocess.check_output(["git", "show", f"{commit}:examples/{name}.py"], cwd=ROOT, text=True)
-        for name, commit in FIRST.items()
-    }
-    written = {path.name: path.read_text() for path in sorted(WRITTEN.glob("*.py"))}
-    return {NAIVE.name: NAIVE.read_text(), **first, **written}
-
-
-def asked(space: Workspace, *words: str) -> dict[str, Any]:
-    """The JSON document of one command."""
-    done = space.ratchet(*words)
-    try:
-        document: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        raise RuntimeError(f"{words[0]} ended with {done.returncode}: {done.stderr[-500:]}") from None
-    return document
 
 
 def follow(space: Workspace, turns: int, budget_s: int) -> Iterator[Row]:
@@ -64,17 +27,15 @@ def follow(space: Workspace, turns: int, budget_s: int) -> Iterator[Row]:
         if not document.get("advice"):
             return
         (advice,) = document["advice"]
-        judged = asked(space, "run", "--json", "--kernel", KERNEL, "--", advice["message"])
-        outcome = judged["outcome"]
+        outcome, score = experiment(space, advice["message"])
         if not outcome.get("decision"):
             raise RuntimeError(f"{advice['title']} was not judged: {outcome}")
-        score = (judged.get("verdict") or {}).get("score") or {}
         yield {
             "turn": number,
             "advice": advice["title"],
             "predicted ms": advice["predicted_ms"],
             "got ms": score.get("latency_ms"),
-            "": "kept" if outcome["decision"] == "kept" else outcome["status"],
+            "": word(outcome),
         }
 
 
@@ -82,10 +43,9 @@ def course(start: str, source: str, turns: int, budget_s: int) -> tuple[Row, lis
     """How far it gets from one kernel file, and all turns."""
     with tempfile.TemporaryDirectory(prefix="autonomy-") as folder:
         space = Workspace.new(Path(folder, "repository"), source)
-        judged = asked(space, "run", "--json", "--kernel", KERNEL, "--", "baseline")
-        score = (judged.get("verdict") or {}).get("score")
+        outcome, score = experiment(space, "baseline")
         if not score:
-            raise RuntimeError(f"{start} has no score: {judged['outcome']}")
+            raise RuntimeError(f"{start} has no score: {outcome}")
         made = []
         for turn in follow(space, turns, budget_s):
             made.append(turn)
