@@ -104,7 +104,7 @@ def advise(
     alone = sorted(made, key=lambda one: (-made[one].worth, made[one].rewrite.edit.value, made[one].rewrite.subject))
     if all(map(tried.is_no_faster, alone)):
         near = [made[one] for one in sorted(alone, key=tried.loss) if tried.lost_little(one)]
-        for pair in _pairs(file, run, near):
+        for pair in tuple(_pairs(file, run, near, made.values())):
             made.setdefault(program(pair.rewrite.after), pair)
     order = [*alone, *(result for result in made if result not in alone)]
     return tuple(made[result] for result in order if result not in judged)
@@ -193,23 +193,23 @@ def records(past: Sequence[Followed]) -> Mapping[Edit, Record]:
     }
 
 
-def _pairs(file: File, run: Run, near: Sequence[Advice]) -> Iterator[Advice]:
-    """Two at a time of edits that each lost little, one made on top of the other."""
-    by_kind = {_kind(one.rewrite): one for one in near}
+def _pairs(file: File, run: Run, near: Sequence[Advice], alone: Iterable[Advice]) -> Iterator[Advice]:
+    """Two edits, the second made on top of the first: each lost little alone, or the second needs the first."""
+    by_kind, here = {_kind(one.rewrite): one for one in near}, {_kind(one.rewrite) for one in alone}
     for first in near[:_MOST_NEAR]:
         for rewrite in rewrites(File.of(first.rewrite.after, file.name)):
             second = by_kind.get(_kind(rewrite))
-            if second is None or second is first:
+            if second is first or (second is None and _kind(rewrite) in here):
                 continue
-            cycles = min(first.saved_cycles + second.saved_cycles, run.most)
-            lines = tuple(sorted({*first.rewrite.lines, *second.rewrite.lines}))
+            parts = [first, second] if second else [first]
             both = [(one.edit.value, in_words(one.point) or one.subject) for one in (first.rewrite, rewrite)]
             names = "; ".join(" ".join(words) for words in both)
+            lines = tuple(sorted({line for one in parts for line in one.rewrite.lines}))
             yield Advice(
                 rewrite=Rewrite(edit=Edit.PAIR, after=rewrite.after, lines=lines, subject=names),
-                evidence=(*first.evidence, *second.evidence),
-                saved_cycles=cycles,
-                confidence=first.confidence * second.confidence,
+                evidence=tuple(found for one in parts for found in one.evidence),
+                saved_cycles=min(sum(one.saved_cycles for one in parts), run.most),
+                confidence=math.prod(one.confidence for one in parts),
                 record=Record(),
             )
 

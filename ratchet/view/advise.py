@@ -37,7 +37,7 @@ _WHAT: Mapping[Edit, str] = {
     Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it, as splash attention does",
     Edit.STAGGER: "multiply for the next tile before the work on this one is done, in FlashAttention-3's order",
     Edit.TURNS: "several turns of a loop in one, the next one's products begun before the last one's are used",
-    Edit.PAIR: "both of two edits that are a little slower alone",
+    Edit.PAIR: "two edits of which none helps alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
     LossKind.WAITS: "waiting for copies",
