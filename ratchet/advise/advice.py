@@ -42,6 +42,9 @@ class Edit(Enum):
     TRIANGLE = "strips as wide as the mask leaves them", Field.ALGORITHM
     STAGGER = "products ahead of what uses them", Field.ALGORITHM
     TURNS = "several turns at once", Field.ALGORITHM
+    ABREAST = "tiles side by side", Field.ALGORITHM
+    GROUP = "several heads in a step", Field.TILING
+    PAGES = "several pages in a step", Field.TILING
     PAIR = "two edits that lost alone", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ratchet.advise import arithmetic, layout, mask, parted, resident, staggered, tiles
+from ratchet.advise import arithmetic, heads, layout, mask, pages, parted, resident, staggered, tiles
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
@@ -36,6 +36,8 @@ PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     tiles.unrolled,
     parted.rewrites,
     staggered.rewrites,
+    heads.rewrites,
+    pages.rewrites,
 )
 """Of one kernel, whose function no other call runs."""
 _WITHOUT_REFS = (arithmetic.rewrites, tiles.unrolled)
@@ -326,6 +328,9 @@ _ABOUT = {
     Edit.TRIANGLE: (LossKind.STALLS,),
     Edit.STAGGER: (LossKind.STALLS,),
     Edit.TURNS: (LossKind.STALLS,),
+    Edit.ABREAST: (LossKind.STALLS,),
+    Edit.GROUP: (LossKind.STALLS, LossKind.WAITS),
+    Edit.PAGES: (LossKind.STALLS, LossKind.WAITS),
     Edit.RESIDENT: (LossKind.IDLE_STEPS, LossKind.WAITS),
     Edit.SKIP: (LossKind.STALLS,),
 }
@@ -358,8 +363,10 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
             return _net(less * (steps + stalls), (rewrite.factor - 1) * (run.ends + spills / 2))
         case Edit.SMALLER:
             return _net((spills + run.ends) / 2, steps)
-        case Edit.STRIPS | Edit.PART | Edit.TRIANGLE | Edit.STAGGER | Edit.TURNS:
+        case Edit.STRIPS | Edit.PART | Edit.TRIANGLE | Edit.STAGGER | Edit.TURNS | Edit.ABREAST:
             return (spills + stalls) / 2
+        case Edit.GROUP | Edit.PAGES:
+            return _net(less * (steps + stalls), 0)
         case Edit.RESIDENT:
             return max(idle, less * steps)
         case Edit.SKIP:

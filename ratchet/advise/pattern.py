@@ -6,8 +6,8 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.kernelfile.program import is_call
-from ratchet.kernelfile.syntax import Change, File, changed, first_line
+from ratchet.kernelfile.program import Kernel, is_call, keyword, parts, program_id, same
+from ratchet.kernelfile.syntax import CLAIMS, Change, File, assignments, changed, first_line
 from ratchet.values import Literal
 
 INDENT = "    "
@@ -96,3 +96,47 @@ def free_name(file: File, wanted: str) -> str:
     while name in used:
         name, number = f"{wanted}_{number}", number + 1
     return name
+
+
+def places(node: ast.stmt) -> list[tuple[str, int]]:
+    """Names that a statement gives to places in the grid, where it does nothing else."""
+    if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
+        return []
+    pairs = [(name, program_id(value)) for name, value in assignments([node])]
+    found = [(name, at) for name, at in pairs if at is not None]
+    return found if len(found) == len(parts(node.targets[0])) else []
+
+
+def written(texts: Sequence[str]) -> str:
+    """A tuple of expressions."""
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def without_dimension(kernel: Kernel, at: int) -> set[Change] | None:
+    """A grid without one of its dimensions, where the call and its author have it; None where it is not written out."""
+    file, grid = kernel.file, kernel.grid_node
+    params = keyword(kernel.call, "compiler_params")
+    semantics = keyword(params, "dimension_semantics") if isinstance(params, ast.Call) else None
+    if keyword(kernel.settings, "grid") is not grid or not isinstance(grid, ast.Tuple | ast.List):
+        return None
+    rest = [file.text(one) for number, one in enumerate(kernel.grid) if number != at]
+    changes = {file.replaced(grid, written(rest)), *_claims(kernel, at)}
+    if semantics is not None:
+        if not isinstance(semantics, ast.Tuple | ast.List) or len(semantics.elts) != len(kernel.grid):
+            return None
+        kept = [file.text(one) for number, one in enumerate(semantics.elts) if number != at]
+        changes.add(file.replaced(semantics, written(kept)))
+    return changes
+
+
+def _claims(kernel: Kernel, at: int) -> Iterator[Change]:
+    """What the author says of the grid, where that is what the call says."""
+    file, grid = kernel.file, kernel.grid
+    claims = file.functions.get(CLAIMS)
+    for node in ast.walk(claims) if claims else ():
+        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+            named = isinstance(key, ast.Constant) and key.value == "grid" and isinstance(value, ast.Tuple | ast.List)
+            said = parts(value)
+            if named and len(said) == len(grid) and all(map(same, said, grid)):
+                rest = [file.text(one) for number, one in enumerate(said) if number != at]
+                yield file.replaced(value, f"[{', '.join(rest)}]")

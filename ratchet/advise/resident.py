@@ -7,14 +7,25 @@ it fits, VMEM holds it once and a loop walks it; a guard that skips steps become
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.pattern import deleted, free_name, indented, made, movable, runs_when, unguarded
+from ratchet.advise.pattern import (
+    deleted,
+    free_name,
+    indented,
+    made,
+    movable,
+    places,
+    runs_when,
+    unguarded,
+    without_dimension,
+    written,
+)
 from ratchet.advise.tiles import with_limit
-from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, keyword, num_programs, parts, program_id, same
-from ratchet.kernelfile.syntax import CLAIMS, Change, assignments, names_in
+from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, num_programs, parts, program_id, same
+from ratchet.kernelfile.syntax import Change, names_in
 
 _MOST_BYTES = 64 << 20
 """Of whole operands, twice each, at two bytes an element or more: what is too large does not compile."""
@@ -22,7 +33,7 @@ _ELEMENT_BYTES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Walk:
+class Walk:
     """The last grid dimension of a kernel that may become a loop."""
 
     kernel: Kernel
@@ -60,9 +71,9 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     order = _order(walk) if walk is not None else None
     if walk is None or order is None or (calls := _calls(walk)) is None:
         return
-    changes = {*calls, *_claims(walk), *_loop(walk, order)}
+    changes = {*calls, *_loop(walk, order)}
     for node in order.places:
-        texts = [f"{name} = {kernel.file.pallas}.program_id({at})" for name, at in _places(node) if at != walk.last]
+        texts = [f"{name} = {kernel.file.pallas}.program_id({at})" for name, at in places(node) if at != walk.last]
         changes.add(kernel.file.replaced(node, "; ".join(texts)) if texts else deleted(kernel.file, node))
     for node in (*order.first, *order.last):
         changes |= unguarded(kernel.file, node)
@@ -70,19 +81,19 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     yield from made(kernel.file, Edit.RESIDENT, changes, subject=", ".join(walk.walked), factor=steps)
 
 
-def _walk(kernel: Kernel) -> _Walk | None:
+def _walk(kernel: Kernel) -> Walk | None:
     last = len(kernel.grid) - 1
     steps = kernel.number(kernel.grid[last])
     sides = {ref.name: _side(kernel, ref, last) for ref in kernel.refs}
     walked = {name: at for name, at in sides.items() if at is not None}
-    asks = [name for node in kernel.body.body for name, at in _places(node) if at == last]
+    asks = [name for node in kernel.body.body for name, at in places(node) if at == last]
     asked = sum(program_id(node) == last for node in ast.walk(kernel.body))
     understood = steps is not None and steps > 1 and kernel.known(kernel.grid[last]) and not (asks and asked > 1)
     if not understood or not asked or not walked or min(walked.values()) < 0 or kernel.file.pallas is None:
         return None
     if sum(_bytes(kernel, name) for name in walked) * (steps or 1) > _MOST_BYTES:
         return None
-    return _Walk(kernel=kernel, walked=walked, name=asks[0] if asks else "")
+    return Walk(kernel=kernel, walked=walked, name=asks[0] if asks else "")
 
 
 def _side(kernel: Kernel, ref: Ref, last: int) -> int | None:
@@ -92,13 +103,13 @@ def _side(kernel: Kernel, ref: Ref, last: int) -> int | None:
     names = [one.arg for one in ref.index.args.args]
     if len(names) != len(kernel.grid) or ref.index.args.vararg or ref.index.args.defaults:
         return -1
-    places = parts(ref.index.body)
-    using = [at for at, part in enumerate(places) if names[last] in names_in(part)]
+    sides = parts(ref.index.body)
+    using = [at for at, part in enumerate(sides) if names[last] in names_in(part)]
     if not using:
         return None
     at = using[0]
-    whole = ref.block is not None and len(ref.block) == len(places) and len(using) == 1
-    if ref.role != "in" or not whole or not isinstance(places[at], ast.Name) or ref.spec.keywords or ref.block is None:
+    whole = ref.block is not None and len(ref.block) == len(sides) and len(using) == 1
+    if ref.role != "in" or not whole or not isinstance(sides[at], ast.Name) or ref.spec.keywords or ref.block is None:
         return -1
     return at if kernel.known(ref.block[at]) and kernel.number(ref.block[at]) else -1
 
@@ -111,30 +122,21 @@ def _bytes(kernel: Kernel, name: str) -> int:
     return size
 
 
-def _places(node: ast.stmt) -> list[tuple[str, int]]:
-    """Names that a statement gives to places in the grid, where it does nothing else."""
-    if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
-        return []
-    pairs = [(name, program_id(value)) for name, value in assignments([node])]
-    places = [(name, at) for name, at in pairs if at is not None]
-    return places if len(places) == len(parts(node.targets[0])) else []
-
-
-def _order(walk: _Walk) -> _Order | None:
+def _order(walk: Walk) -> _Order | None:
     """The statements by when they run; None where one of them is not understood."""
     order, kernel = _Order(), walk.kernel
     statements = list(kernel.body.body)
     if isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
         del statements[0]
     for node in statements:
-        when = _when(walk, node)
-        if _places(node):
+        at = when(walk, node)
+        if places(node):
             order.places.append(node)
-        elif when == "first" and not order.inside:
+        elif at == "first" and not order.inside:
             order.first.append(node)
-        elif when == "last":
+        elif at == "last":
             order.last.append(node)
-        elif when or order.last:
+        elif at or order.last:
             return None
         else:
             order.inside.append(node)
@@ -147,7 +149,7 @@ def _order(walk: _Walk) -> _Order | None:
     return order if all(_is_read_whole(walk, order, name) for name in walk.walked) else None
 
 
-def _is_read_whole(walk: _Walk, order: _Order, name: str) -> bool:
+def _is_read_whole(walk: Walk, order: _Order, name: str) -> bool:
     """Whether what is walked is read in the loop alone, a whole block at a time."""
     nodes = [one for node in order.inside for one in ast.walk(node)]
     every = sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(walk.kernel.body))
@@ -157,7 +159,7 @@ def _is_read_whole(walk: _Walk, order: _Order, name: str) -> bool:
     return bool(blocks) and every == len(blocks) + len(kinds) and not stored
 
 
-def _when(walk: _Walk, node: ast.stmt) -> str:
+def when(walk: Walk, node: ast.stmt) -> str:
     """``first`` or ``last`` for what runs in that step alone; ``""`` for what runs in all of them."""
     match runs_when(node):
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=0)]) if walk.is_index(left):
@@ -169,7 +171,7 @@ def _when(walk: _Walk, node: ast.stmt) -> str:
     return ""
 
 
-def _loop(walk: _Walk, order: _Order) -> set[Change]:
+def _loop(walk: Walk, order: _Order) -> set[Change]:
     """The statements inside under ``@pl.loop``, reading their block of what is whole now."""
     file, pallas = walk.kernel.file, walk.kernel.file.pallas
     name = walk.name or free_name(file, "step")
@@ -185,7 +187,7 @@ def _loop(walk: _Walk, order: _Order) -> set[Change]:
     return changes
 
 
-def _read(walk: _Walk, ref: str, name: str) -> str:
+def _read(walk: Walk, ref: str, name: str) -> str:
     """One block of a whole operand."""
     block, at = walk.kernel.by_name[ref].block or (), walk.walked[ref]
     side, pallas = walk.kernel.file.text(block[at]), walk.kernel.file.pallas
@@ -193,7 +195,7 @@ def _read(walk: _Walk, ref: str, name: str) -> str:
     return f"{ref}[{', '.join(part if here == at else ':' for here in range(len(block)))}]"
 
 
-def _end(walk: _Walk, order: _Order) -> str:
+def _end(walk: Walk, order: _Order) -> str:
     """How many steps the loop takes: all, or those that every guard inside lets through."""
     every, numpy = walk.kernel.file.text(walk.length), walk.kernel.file.numpy
     guards = [condition for node in order.inside if (condition := runs_when(node)) is not None]
@@ -220,7 +222,7 @@ def _conjuncts(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _steps_taken(walk: _Walk, guard: ast.expr) -> str | None:
+def _steps_taken(walk: Walk, guard: ast.expr) -> str | None:
     """For how many steps, from the first on, ``j * B < end`` is true."""
     file = walk.kernel.file
     match guard:
@@ -231,7 +233,7 @@ def _steps_taken(walk: _Walk, guard: ast.expr) -> str | None:
     return None
 
 
-def _multiple(walk: _Walk, node: ast.expr) -> str | None:
+def _multiple(walk: Walk, node: ast.expr) -> str | None:
     """``B`` of ``j * B``, ``1`` of ``j``."""
     if walk.is_index(node):
         return "1"
@@ -243,37 +245,31 @@ def _multiple(walk: _Walk, node: ast.expr) -> str | None:
     return None
 
 
-def _calls(walk: _Walk) -> set[Change] | None:
+def _calls(walk: Walk) -> set[Change] | None:
     """Grid, blocks, index maps, dimension semantics and VMEM limit of the call."""
     kernel, file, limit = walk.kernel, walk.kernel.file, with_limit(walk.kernel)
-    written = keyword(kernel.call, "compiler_params")
-    semantics = keyword(written, "dimension_semantics") if isinstance(written, ast.Call) else None
-    grid = kernel.grid_node
-    if keyword(kernel.settings, "grid") is not grid or not isinstance(grid, ast.Tuple | ast.List) or limit is None:
+    fewer = without_dimension(kernel, walk.last)
+    if fewer is None or limit is None:
         return None
-    changes = {*limit, file.replaced(grid, _tuple([file.text(one) for one in kernel.grid[:-1]]))}
+    changes = {*limit, *fewer}
     for ref in kernel.refs:
         if ref.index is not None:
             changes.add(file.replaced(ref.index, _index(walk, ref, ref.index)))
         if ref.name in walk.walked and ref.block is not None:
             side = ref.block[walk.walked[ref.name]]
             changes.add(file.replaced(side, _whole(walk, side)))
-    if semantics is not None:
-        if not isinstance(semantics, ast.Tuple | ast.List) or len(semantics.elts) != len(kernel.grid):
-            return None
-        changes.add(file.replaced(semantics, _tuple([file.text(one) for one in semantics.elts[:-1]])))
     return changes
 
 
-def _index(walk: _Walk, ref: Ref, index: ast.Lambda) -> str:
+def _index(walk: Walk, ref: Ref, index: ast.Lambda) -> str:
     names = [one.arg for one in index.args.args][:-1]
-    places = [walk.kernel.file.text(one) for one in parts(index.body)]
+    sides = [walk.kernel.file.text(one) for one in parts(index.body)]
     if ref.name in walk.walked:
-        places[walk.walked[ref.name]] = "0"
-    return f"lambda {', '.join(names)}: {_tuple(places)}"
+        sides[walk.walked[ref.name]] = "0"
+    return f"lambda {', '.join(names)}: {written(sides)}"
 
 
-def _whole(walk: _Walk, side: ast.expr) -> str:
+def _whole(walk: Walk, side: ast.expr) -> str:
     """``X`` where the grid has ``X // side`` of them, without a rest."""
     file = walk.kernel.file
     match walk.length:
@@ -281,19 +277,3 @@ def _whole(walk: _Walk, side: ast.expr) -> str:
             if (number := file.number(whole)) and not number % (file.number(side) or number):
                 return file.text(whole)
     return f"({file.text(walk.length)}) * {file.text(side)}"
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _claims(walk: _Walk) -> Iterator[Change]:
-    """What the author says of the grid, where that is what the call says."""
-    file, grid = walk.kernel.file, walk.kernel.grid
-    claims = file.functions.get(CLAIMS)
-    for node in ast.walk(claims) if claims else ():
-        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-            named = isinstance(key, ast.Constant) and key.value == "grid" and isinstance(value, ast.Tuple | ast.List)
-            said = parts(value)
-            if named and len(said) == len(grid) and all(map(same, said, grid)):
-                yield file.replaced(value, f"[{', '.join(file.text(one) for one in said[:-1])}]")

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, free_name, made, movable
-from ratchet.kernelfile.program import PRODUCTS, Kernel, calls, is_call
+from ratchet.kernelfile.program import PRODUCTS, REDUCTIONS, Kernel, calls, is_call
 from ratchet.kernelfile.syntax import Change, File, first_line, lines_of, names_in
 
 _AT_ONCE = (2, 4)
 """Turns of a loop that are one afterwards: a constant of the file, which larger blocks double."""
-_DRIVER = '''def {}(tasks, stages):
+_MOST_ABREAST = 32
+_STAGGERED = '''def {}(tasks, stages):
     """One stage of each task after the other: a task begins when the one before it has done its first stage."""
     for time in range(len(tasks) + stages - 1):
         for stage in reversed(range(stages)):
@@ -28,6 +29,16 @@ _DRIVER = '''def {}(tasks, stages):
 
 '''
 """Later stages first: what a task leaves in memory is there when the next one reads it, a stage earlier."""
+_ABREAST = '''def {}(tasks, stages):
+    """The first stage of every task, then the second one of every task, and so on."""
+    for _ in range(stages):
+        for task in tasks:
+            next(task, None)
+
+
+'''
+"""So that nothing waits for what it has just begun, at the price of as many values alive."""
+_DRIVERS = {Edit.STAGGER: ("_staggered", _STAGGERED), Edit.ABREAST: ("_abreast", _ABREAST)}
 Stages = Sequence[Sequence[ast.stmt]]
 
 
@@ -51,20 +62,25 @@ def loop_end(kernel: Kernel, node: ast.FunctionDef) -> ast.expr | None:
 
 def _tiles(kernel: Kernel, loop: ast.For) -> Iterator[Rewrite]:
     """``for row in range(0, N, S)`` as a function of the row that yields between stages."""
-    file, body = kernel.file, loop.body
+    body = loop.body
     if not isinstance(loop.target, ast.Name) or not is_call(loop.iter, "range") or loop.orelse:
         return
-    stages = _stages(body)
-    if (
-        not _in_order(kernel, stages)
-        or not _independent(kernel, loop, loop.target.id)
-        or not movable(file, loop, *body)
-    ):
+    if not _independent(kernel, loop, loop.target.id) or not movable(kernel.file, loop, *body):
         return
-    name, row = free_name(file, "_tile"), loop.target.id
-    driver, changes = _driver(kernel)
+    if _in_order(stages := _stages(body)):
+        yield from _in_stages(kernel, loop, loop.target.id, Edit.STAGGER, stages)
+    counted = [kernel.file.number(one) for one in loop.iter.args]
+    few = None not in counted and 1 < len(range(*map(int, filter(None, counted)))) <= _MOST_ABREAST
+    stages = [[node] for node in body]
+    if few and calls(loop, *PRODUCTS, *REDUCTIONS) and len(stages) > 1 and all(map(_is_plain, body)):
+        yield from _in_stages(kernel, loop, loop.target.id, Edit.ABREAST, stages)
+
+
+def _in_stages(kernel: Kernel, loop: ast.For, row: str, edit: Edit, stages: Stages) -> Iterator[Rewrite]:
+    file, name = kernel.file, free_name(kernel.file, "_tile")
+    driver, changes = _driver(kernel, _DRIVERS[edit])
     margin = " " * loop.col_offset
-    start, end = file.span(loop)[0], file.line_start(loop.iter.end_lineno + 1 if loop.iter.end_lineno else 1)
+    start, end = file.span(loop)[0], file.line_start((loop.iter.end_lineno or loop.lineno) + 1)
     tasks = f"[{name}({row}) for {row} in {file.text(loop.iter)}]"
     changes |= {
         Change(start=start, end=end, text=f"def {name}({row}):\n"),
@@ -72,18 +88,18 @@ def _tiles(kernel: Kernel, loop: ast.For) -> Iterator[Rewrite]:
         *(file.replaced(one, "return") for one in ast.walk(loop) if isinstance(one, ast.Continue)),
         _behind(file, loop, f"\n\n{margin}{driver}({tasks}, {len(stages)})"),
     }
-    subject = ", ".join(sorted(_stored(kernel, body)))
-    yield from made(file, Edit.STAGGER, changes, lines=lines_of(*body), subject=subject)
+    subject = ", ".join(sorted(_stored(loop.body)))
+    yield from made(file, edit, changes, lines=lines_of(*loop.body), subject=subject)
 
 
 def _turns(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Rewrite]:
     """``@pl.loop(0, N)`` over statements with products: several turns at once, each a stage behind another."""
     file, stages = kernel.file, _stages(loop.body)
-    if not _in_order(kernel, stages) or not movable(file, loop, *loop.body):
+    if not _in_order(stages) or not movable(file, loop, *loop.body):
         return
     for times in _AT_ONCE:
         name, turn, constant = free_name(file, "_turn"), loop.args.args[0].arg, free_name(file, "TURNS")
-        driver, changes = _driver(kernel, f"{constant} = {times}\n")
+        driver, changes = _driver(kernel, _DRIVERS[Edit.STAGGER], f"{constant} = {times}\n")
         start, header = file.line_start(first_line(loop)), file.line_start(first_line(loop.body[0]))
         tasks = (f"[{name}({place}){each}]" for place, each in _places(file, turn, constant))
         many, one = (f"{driver}({task}, {len(stages)})" for task in tasks)
@@ -119,7 +135,7 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
     sites = [one for one in calls(kernel.body, called) if isinstance(one.func, ast.Name) and one.args]
     uses = [one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and one.id == called]
     alone = len(uses) == len(sites) and parameter.arg not in names_in(found.tile, ast.Store)
-    if not alone or not _in_order(kernel, _yielded(found.tile.body)) or not movable(file, loop):
+    if not alone or not _in_order(_yielded(found.tile.body)) or not movable(file, loop):
         return
     turns, more = free_name(file, "turns"), "".join(f", {file.text(one)}" for one in rest)
     at, element = file.span(found.tasks.generators[0].target)[0] - len("for "), found.tasks.elt
@@ -199,11 +215,11 @@ def _yielded(body: Sequence[ast.stmt]) -> Stages:
     return stages
 
 
-def _in_order(kernel: Kernel, stages: Stages) -> bool:
+def _in_order(stages: Stages) -> bool:
     """Whether a task may begin before the one before it is done: no reference is stored two stages from another use."""
     if len(stages) < 2 or not all(_is_plain(node) for stage in stages for node in stage):
         return False
-    for name in _stored(kernel, [node for stage in stages for node in stage]):
+    for name in _stored([node for stage in stages for node in stage]):
         used = [at for at, stage in enumerate(stages) if any(name in names_in(node) for node in stage)]
         if used[-1] - used[0] > 1:
             return False
@@ -220,7 +236,7 @@ def _is_plain(node: ast.stmt) -> bool:
     return False
 
 
-def _stored(kernel: Kernel, body: Sequence[ast.stmt]) -> set[str]:
+def _stored(body: Sequence[ast.stmt]) -> set[str]:
     """References that statements store into."""
     return {
         one.value.id
@@ -238,7 +254,7 @@ def _independent(kernel: Kernel, loop: ast.For, row: str) -> bool:
     if any(one.id in named for one in later) or row in named or _read_before(loop.body, named):
         return False
     step = loop.iter.args[2] if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else None
-    return all(_is_apart(kernel, loop, name, row, step) for name in _stored(kernel, loop.body))
+    return all(_is_apart(loop, name, row, step) for name in _stored(loop.body))
 
 
 def _given(node: ast.AST) -> set[str]:
@@ -268,7 +284,7 @@ def _read_before(body: Sequence[ast.stmt], named: set[str]) -> bool:
     return False
 
 
-def _is_apart(kernel: Kernel, loop: ast.For, name: str, row: str, step: ast.expr | None) -> bool:
+def _is_apart(loop: ast.For, name: str, row: str, step: ast.expr | None) -> bool:
     """Whether turns use different parts of a reference: ``x[row : row + S, ...]`` or ``x[..., row, ...]``."""
     uses = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
     found = [one for one in ast.walk(loop) if isinstance(one, ast.Subscript) and one.value in uses]
@@ -316,14 +332,14 @@ def _tiled(kernel: Kernel, called: str) -> _Tiled | None:
 # --- changes ---
 
 
-def _driver(kernel: Kernel, constant: str = "") -> tuple[str, set[Change]]:
+def _driver(kernel: Kernel, wanted: tuple[str, str], constant: str = "") -> tuple[str, set[Change]]:
     """The name of the function that runs stages, and what puts it and a constant above the kernel's."""
-    wanted = "_staggered"
-    known = kernel.file.functions.get(wanted)
-    if known is not None and ast.unparse(known) == ast.unparse(ast.parse(_DRIVER.format(wanted))):
-        return wanted, {_above(kernel, constant)} if constant else set()
-    name = free_name(kernel.file, wanted)
-    return name, {_above(kernel, constant + ("\n\n" if constant else "") + _DRIVER.format(name))}
+    name, text = wanted
+    known = kernel.file.functions.get(name)
+    if known is not None and ast.unparse(known) == ast.unparse(ast.parse(text.format(name))):
+        return name, {_above(kernel, constant)} if constant else set()
+    name = free_name(kernel.file, name)
+    return name, {_above(kernel, constant + ("\n\n" if constant else "") + text.format(name))}
 
 
 def _above(kernel: Kernel, text: str) -> Change:

@@ -15,6 +15,7 @@ from typing import TypeGuard
 from ratchet.kernelfile.syntax import File, assigned_once, names_in
 
 PRODUCTS = ("dot", "dot_general", "matmul")
+REDUCTIONS = ("max", "sum", "min", "mean")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,9 @@ class Ref:
 
     name: str
     role: str
-    """``in``, ``out`` or ``scratch``."""
+    """``in``, ``out`` or ``scratch``; ``scalar`` of what is prefetched."""
     spec: ast.Call
-    """The ``BlockSpec``, or the call that makes the scratch."""
+    """The ``BlockSpec``, or the call that makes the scratch; of scalars the grid specification."""
     block: tuple[ast.expr, ...] | None
     """Its shape; None for a whole array, and for semaphores."""
     index: ast.Lambda | None
@@ -188,9 +189,16 @@ def _function(file: File, call: ast.Call) -> ast.FunctionDef | None:
 
 def _refs(settings: ast.Call, body: ast.FunctionDef, local: Mapping[str, ast.expr]) -> Iterator[Ref]:
     given = body.args
-    if given.vararg or given.kwarg or given.posonlyargs or given.defaults or keyword(settings, "num_scalar_prefetch"):
+    match keyword(settings, "num_scalar_prefetch"):
+        case None:
+            scalars = 0
+        case ast.Constant(value=int() as scalars):
+            pass
+        case _:
+            return
+    if given.vararg or given.kwarg or given.posonlyargs or given.defaults:
         return
-    made: list[tuple[str, ast.expr]] = []
+    made: list[tuple[str, ast.expr]] = [("scalar", settings)] * scalars
     for name, role in (("in_specs", "in"), ("out_specs", "out"), ("scratch_shapes", "scratch")):
         value = keyword(settings, name)
         if value is not None:
@@ -202,7 +210,7 @@ def _refs(settings: ast.Call, body: ast.FunctionDef, local: Mapping[str, ast.exp
         return
     for argument, (role, spec) in zip(given.args, specs, strict=True):
         second = spec.args[1] if len(spec.args) > 1 else None
-        index = (second or keyword(spec, "index_map")) if role != "scratch" else None
+        index = (second or keyword(spec, "index_map")) if role in ("in", "out") else None
         yield Ref(
             name=argument.arg,
             role=role,
@@ -214,6 +222,8 @@ def _refs(settings: ast.Call, body: ast.FunctionDef, local: Mapping[str, ast.exp
 
 
 def _block(spec: ast.Call, role: str, local: Mapping[str, ast.expr]) -> tuple[ast.expr, ...] | None:
+    if role == "scalar":
+        return None
     if role == "scratch":
         shape = spec.args[0] if is_call(spec, "VMEM") and spec.args else None
     else:

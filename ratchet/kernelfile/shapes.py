@@ -11,7 +11,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ratchet.kernelfile.program import Kernel, has_all_lanes, is_call, is_part, is_whole, keyword, parts
+from ratchet.kernelfile.program import REDUCTIONS, Kernel, has_all_lanes, is_call, is_part, is_whole, keyword, parts
 from ratchet.kernelfile.syntax import Change
 
 LANES = 128
@@ -19,7 +19,6 @@ _ELEMENTWISE = (
     "exp", "exp2", "log", "log2", "maximum", "minimum", "where", "abs", "sqrt", "rsqrt", "tanh", "logical_and",
     "logical_or", "logical_not", "square", "sigmoid", "select", "reciprocal",
 )  # fmt: skip
-_REDUCE = ("max", "sum", "min", "mean")
 _LIKE = ("full_like", "zeros_like", "ones_like")
 
 
@@ -217,7 +216,7 @@ class Shapes:
             shape = self.of(arguments[0])
         elif is_call(node, "broadcasted_iota") and len(arguments) == 3:
             shape = self._written_shape(arguments[1])
-        elif is_call(node, *_REDUCE) and arguments:
+        elif is_call(node, *REDUCTIONS) and arguments:
             shape = self._reduced(node)
         elif is_call(node, "dot", "matmul") and len(arguments) == 2:
             shape = self._product(arguments[0], arguments[1], None)
