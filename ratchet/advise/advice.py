@@ -45,6 +45,7 @@ class Edit(Enum):
     ABREAST = "tiles side by side", Field.ALGORITHM
     GROUP = "several heads in a step", Field.TILING
     PAGES = "several pages in a step", Field.TILING
+    JOIN = "two kernels in one", Field.ALGORITHM
     PAIR = "two edits that lost alone", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 

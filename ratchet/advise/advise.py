@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ratchet.advise import arithmetic, heads, layout, mask, pages, parted, resident, staggered, tiles
+from ratchet.advise import arithmetic, heads, joined, layout, mask, pages, parted, resident, staggered, tiles
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
@@ -154,7 +154,11 @@ def rewrites(file: File) -> tuple[Rewrite, ...]:
     alone = [kernel for kernel in kernels(file) if kernel.alone]
     pairs = [(pattern, kernel) for pattern in PATTERNS for kernel in alone]
     known = [(pattern, kernel) for pattern, kernel in pairs if kernel.refs or pattern in _WITHOUT_REFS]
-    return (*tiles.rewrites(file), *(one for pattern, kernel in known for one in pattern(kernel)))
+    return (
+        *tiles.rewrites(file),
+        *joined.rewrites(file),
+        *(one for pattern, kernel in known for one in pattern(kernel)),
+    )
 
 
 def program(source: bytes) -> str:
@@ -328,6 +332,7 @@ _ABOUT = {
     Edit.TRIANGLE: (LossKind.STALLS,),
     Edit.STAGGER: (LossKind.STALLS,),
     Edit.TURNS: (LossKind.STALLS,),
+    Edit.JOIN: (LossKind.WAITS, LossKind.STALLS),
     Edit.ABREAST: (LossKind.STALLS,),
     Edit.GROUP: (LossKind.STALLS, LossKind.WAITS),
     Edit.PAGES: (LossKind.STALLS, LossKind.WAITS),
@@ -369,7 +374,7 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
             return _net(less * (steps + stalls), 0)
         case Edit.RESIDENT:
             return max(idle, less * steps)
-        case Edit.SKIP:
+        case Edit.SKIP | Edit.JOIN:
             return run.timeline.cycles / 2
         case Edit.UNROLL:
             return less * run.units(rewrite.lines, "SALU", "branch")

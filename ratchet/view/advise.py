@@ -41,6 +41,7 @@ _WHAT: Mapping[Edit, str] = {
     Edit.ABREAST: "a statement for all tiles before the next one, so that none waits for what it has just begun",
     Edit.GROUP: "larger blocks with all heads, and a loop over them in a step, as paged attention kernels group heads",
     Edit.PAGES: "the same array several times, each with a page of its own, as JAX's paged attention takes several",
+    Edit.JOIN: "one kernel for both, which reads what they share once, as a kept experiment did with gradients",
     Edit.PAIR: "both of two edits that were a little slower alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
