@@ -37,12 +37,11 @@ _WHAT: Mapping[Edit, str] = {
     Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it, as splash attention does",
     Edit.STAGGER: "multiply for the next tile before the work on this one is done, in FlashAttention-3's order",
     Edit.TURNS: "several turns of a loop in one, the next one's products begun before the last one's are used",
-    Edit.PAIR: "two edits of which none helps alone",
     Edit.ABREAST: "a statement for all tiles before the next one, so that none waits for what it has just begun",
     Edit.GROUP: "larger blocks with all heads, and a loop over them in a step, as paged attention kernels group heads",
     Edit.PAGES: "the same array several times, each with a page of its own, as JAX's paged attention takes several",
     Edit.JOIN: "one kernel for both, which reads what they share once, as a kept experiment did with gradients",
-    Edit.PAIR: "both of two edits that were a little slower alone",
+    Edit.PAIR: "two edits of which none helps alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
     LossKind.WAITS: "waiting for copies",

@@ -280,7 +280,7 @@ class _Run:
             for part in one.limits
             if part.limit.unit == unit and not part.limit.empty
         ]
-        cycles, lost = (sum(part[number] for part in full) for number in range(2))
+        cycles, lost = sum(part for part, _, _ in full), sum(part for _, part, _ in full)
         if cycles < max(1, CROWDED * self.kernel_cycles):
             return None
         # A region gets no shorter than its other units need, so that not all of it may go.
