@@ -12,9 +12,11 @@ from ratchet.process.boot import home
 from ratchet.values import MEASURED, Row
 from ratchet.values.blame import LineCost
 from ratchet.values.brief import Brief, Suggestion, Task
+from ratchet.values.loss import FormBound
 from ratchet.values.place import SourceLine
 from ratchet.view.document import Tables, dumps, numbers, plain
-from ratchet.view.losses import losses_in_words
+from ratchet.view.losses import form_in_words, losses_in_words, reasons_in_words
+from ratchet.view.occupancy import occupancy_in_words
 from ratchet.view.text import cause, change, clean, cut, first_line, fixed, size, where
 
 CHARACTERS = 3.5
@@ -22,6 +24,8 @@ CHARACTERS = 3.5
 _MOST = (40, 25, 16, 10, 6, 4, 2, 1)
 """Entries of each list, until all fits."""
 _LINE = 220
+_REASONS, _KERNELS = 6, 2
+"""That are named at most."""
 BETTER = (
     f"a lower modelled time. One that trades issued cycles for waiting counts from {100 * TRADE_APART:g} % on, one "
     f"that only waits less from {100 * WAITING_APART:g} % on, any of what was hardly timed from "
@@ -54,8 +58,9 @@ def warnings(brief: Brief) -> list[str]:
     """What is going wrong, in sentences."""
     said = []
     if brief.plateau:
+        left = f"; {floors[0].lower()}{floors[1:]}" if (floors := _floors(brief)) else ""
         said.append(
-            f"plateau: {brief.since_kept} experiments since the last that was kept; try something of another kind"
+            f"plateau: {brief.since_kept} experiments since the last that was kept; try something of another kind{left}"
         )
     if brief.repeated:
         said.append(f"repetition: most of the last failures changed {', '.join(map(clean, brief.repeated))}")
@@ -80,6 +85,11 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
     yield from (f"WARNING {one}" for one in warnings(brief))
     if brief.timeline is not None:
         timeline = brief.timeline
+        yield from filter(None, [_floors(brief)])
+        yield ""
+        yield "## Where its time goes"
+        yield cut("; ".join(one.strip() for one in reasons_in_words(timeline, min(most, _REASONS))), 2 * _LINE)
+        yield from (cut(occupancy_in_words(one), 2 * _LINE) for one in timeline.occupancy[: min(most, _KERNELS)])
         yield ""
         yield f"## Losses that remain, largest first (of {fixed(timeline.latency_ms)} ms)"
         yield from (cut(f"- {one}", _LINE) for one in losses_in_words(timeline, brief.refuted)[:most])
@@ -102,6 +112,16 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
     yield ""
     yield f"## Kept: {len(brief.kept)}, newest first"
     yield from (cut(f"- {_row(row)}", _LINE) for row in brief.kept[:most])
+
+
+def _floors(brief: Brief) -> str:
+    """What the kernel can not get below, in any form and in its own; ``""`` where that is not known."""
+    now, run = brief.incumbent, brief.timeline
+    if now is None or not now.util_pct or run is None:
+        return ""
+    said = f"Floors: {fixed(float(now.median_ms) * float(now.util_pct) / 100)} ms for the problem ({now.regime})"
+    form = next((loss for loss in run.blame.losses if isinstance(loss, FormBound)), None)
+    return said if form is None else f"{said}; {form_in_words(form, run)}"
 
 
 def _suggestion(one: Suggestion, now: Row | None) -> str:
@@ -163,6 +183,9 @@ def _document(brief: Brief, most: int) -> dict[str, Any]:
         "kernel": brief.task.kernel,
         "problem": plain(brief.task, {Task: {...: ("kernel",)}}),
         "incumbent": plain(brief.incumbent, tables),
+        "floors": _floors(brief),
+        "reasons": reasons_in_words(timeline, min(most, _REASONS)) if timeline else [],
+        "occupancy": [occupancy_in_words(one) for one in timeline.occupancy[: min(most, _KERNELS)]] if timeline else [],
         "losses": losses_in_words(timeline, brief.refuted)[:most] if timeline else [],
         "lines": plain(lines, tables),
         "failed": plain(brief.reverted[:most], tables),

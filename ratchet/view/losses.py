@@ -82,6 +82,15 @@ def copy_in_words(copy: Copy) -> str:
     return f"{named}{clean(copy.has)} there, {clean(copy.wants)} wanted: {said}"
 
 
+def form_in_words(bound: FormBound, timeline: Timeline) -> str:
+    """What a kernel's form needs, and what is left above it."""
+    least, left = bound.ceiling_cycles / timeline.clock_hz * 1e3, bound.cycles / max(1, timeline.cycles)
+    return (
+        f"in this form no less than {least:.4g} ms, mostly for {_UNITS.get(bound.unit, bound.unit)}: "
+        f"at most {_percent(left)} is left without changing the work that it does"
+    )
+
+
 def reasons_in_words(timeline: Timeline, most: int | None = None) -> list[str]:
     """All of the time by what it goes to, largest first; ``most`` rows, the rest of it in one more."""
     every, cycles = reasons(timeline.blame.regions), max(1, timeline.cycles)
@@ -212,11 +221,7 @@ class _Words:
         if isinstance(loss, NothingLeft):
             return self._nothing_left(loss)
         if isinstance(loss, FormBound):
-            name = _UNITS.get(loss.unit, loss.unit)
-            return (
-                f"in this form no less than {self._ms(loss.ceiling_cycles)}, mostly for {name}:"
-                f" at most {self._share(loss.cycles)} is left without changing the work that it does"
-            )
+            return form_in_words(loss, self._timeline)
         return (
             f"the matrix products alone need {self._ms(loss.ceiling_cycles)}: the busiest matrix unit is occupied "
             f"{self._share(loss.ceiling_cycles)} of the time"
