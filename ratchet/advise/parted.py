@@ -199,14 +199,16 @@ def _triangle(kernel: Kernel, loop: ast.FunctionDef) -> Iterator[Rewrite]:
         f"{inner}{width} = {texts['side']}\n"
         f"{inner}if {flag}:\n"
         f"{inner}    {width} = min({texts['side']}, {found.row} + {texts['strip']} - {block} * {texts['side']})\n"
-        f"{inner}if {width} <= 0:\n{inner}    continue\n"
     )
+    assert isinstance(found.strips.iter, ast.Call)
+    start = f"{block} * {texts['side']} // {texts['strip']} * {texts['strip']} if {flag} else 0"
     at = file.line_start(first_line(found.strips.body[0]))
     called = f"{found.work.name}({found.first} * ({texts['rows']} // {texts['side']}) + {block}, True, {block})"
     text = f"{margin}for {block} in range({texts['rows']} // {texts['side']}):\n{margin}    {called}"
     changes = [
         Change(start=after, end=after, text=f", {block}=0"),
         Change(start=at, end=at, text=head),
+        file.replaced(found.strips.iter.args[0], start),
         *(file.replaced(one, width) for one in lengths),
         Change(start=file.line_start(first_line(loop)), end=file.span(loop)[1], text=text),
     ]
@@ -228,7 +230,11 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
         case [
             ast.FunctionDef(
                 args=ast.arguments(args=[place, _], defaults=[]),
-                body=[ast.For(target=ast.Name(id=row), iter=ast.Call(args=[_, rows, strip]) as counted) as strips],
+                body=[
+                    ast.For(
+                        target=ast.Name(id=row), iter=ast.Call(args=[ast.Constant(value=0), rows, strip]) as counted
+                    ) as strips
+                ],
             ) as work
         ] if is_call(counted, "range"):
             mask = _mask(kernel, strips, row, place.arg)

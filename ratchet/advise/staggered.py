@@ -137,25 +137,84 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
     alone = len(uses) == len(sites) and parameter.arg not in names_in(found.tile, ast.Store)
     if not alone or not _in_order(_yielded(found.tile.body)) or not movable(file, loop):
         return
+    counted = _counted(kernel, found, [one for one in sites if id(one) not in inside])
     turns, more = free_name(file, "turns"), "".join(f", {file.text(one)}" for one in rest)
     at, element = file.span(found.tasks.generators[0].target)[0] - len("for "), found.tasks.elt
     assert isinstance(element, ast.Call)
-    first = file.span(element.func)[1] + 1
+    first, taken = file.span(element.func)[1] + 1, {id(one) for one in ast.walk(counted.site)} if counted else set()
+    numbers, listed = (f"{counted.name}, {parameter.arg}", f"enumerate({turns})") if counted else (parameter.arg, turns)
+    changes = {
+        _named(file, parameter, turns),
+        _parameter(file, found.tile, numbers),
+        Change(start=first, end=first, text=f"{numbers}, "),
+        Change(start=at, end=at, text=f"for {numbers} in {listed} "),
+        *(file.replaced(one.args[0], f"[{file.text(one.args[0])}]") for one in sites if id(one) not in inside | taken),
+        *(counted.changes if counted else ()),
+    }
     for times in _AT_ONCE:
         constant = free_name(file, "TURNS")
         lists = (f"[{place}{each}]" for place, each in _places(file, turn, constant))
         many, one = (f"{called}({places}{more})" for places in lists)
         start = file.line_start(first_line(loop))
-        changes = {
-            _named(file, parameter, turns),
-            _parameter(file, found.tile, parameter.arg),
-            Change(start=first, end=first, text=f"{parameter.arg}, "),
-            Change(start=at, end=at, text=f"for {parameter.arg} in {turns} "),
-            *(file.replaced(one.args[0], f"[{file.text(one.args[0])}]") for one in sites if id(one) not in inside),
+        both = {
+            *changes,
             Change(start=start, end=file.span(loop)[1], text=_loops(kernel, loop, end, constant, many, one)),
             _above(kernel, f"{constant} = {times}\n"),
         }
-        yield from made(file, Edit.TURNS, changes, lines=lines_of(*found.tile.body), subject=f"{called}, {times} turns")
+        yield from made(file, Edit.TURNS, both, lines=lines_of(*found.tile.body), subject=f"{called}, {times} turns")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    """``for block in range(N): work(first + block, True, block)``, and what makes it one call of all of them."""
+
+    site: ast.For
+    name: str
+    """What the function calls ``block``, which is the number of a turn then."""
+    changes: frozenset[Change]
+
+
+def _counted(kernel: Kernel, found: _Tiled, sites: Sequence[ast.Call]) -> _Counted | None:
+    """The one loop with such a call, if the number matters to no other call."""
+    file, arguments = kernel.file, found.function.args
+    loops = [
+        node for node in ast.walk(kernel.body)
+        if isinstance(node, ast.For) and len(node.body) == 1 and isinstance(node.body[0], ast.Expr)
+        and node.body[0].value in sites and isinstance(node.target, ast.Name)
+    ]  # fmt: skip
+    if len(loops) != 1 or len(arguments.args) != 3 or len(arguments.defaults) != 1 or not movable(file, loops[0]):
+        return None
+    (site,), (_, flag, number) = loops, arguments.args
+    assert isinstance(site.body[0], ast.Expr)
+    assert isinstance(site.target, ast.Name)
+    match site.body[0].value:
+        case ast.Call(args=[place, ast.Constant(value=True), ast.Name(id=name)], keywords=[]) if name == site.target.id:
+            others = [one for one in sites if one is not site.body[0].value]
+        case _:
+            return None
+    masked = [
+        one
+        for one in ast.walk(found.function)
+        if isinstance(one, ast.If | ast.IfExp) and ast.unparse(one.test) == flag.arg
+    ]
+    shown = [part for one in masked for part in (one.body if isinstance(one.body, list) else [one.body])]
+    guarded = {id(one) for part in shown for one in ast.walk(part)}
+    loose = [
+        one
+        for one in ast.walk(found.function)
+        if isinstance(one, ast.Name) and one.id == number.arg and id(one) not in guarded
+    ]
+    plain = all(len(one.args) == 2 and ast.unparse(one.args[1]) == "False" for one in others)
+    if loose or not plain:
+        return None
+    start = file.line_start(flag.lineno) + flag.col_offset + len(flag.arg.encode())
+    text = f"{found.function.name}([{file.text(place)} for {name} in {file.text(site.iter)}], True)"
+    begin, end = file.span(site)
+    changes = {
+        Change(start=begin, end=end, text=text),
+        Change(start=start, end=file.span(arguments.defaults[0])[1], text=""),
+    }
+    return _Counted(site=site, name=number.arg, changes=frozenset(changes))
 
 
 def _places(file: File, turn: str, constant: str) -> tuple[tuple[str, str], tuple[str, str]]:

@@ -19,6 +19,9 @@ TRIANGLE = once(PARTED, Edit.TRIANGLE)
 STAGES = once(TRIANGLE, Edit.STAGGER)
 
 
+ROWS = "range(block * ALONG // STRIP * STRIP if masked else 0, ACROSS, STRIP)"
+
+
 def last(text: str, edit: Edit) -> str:
     """The file after the last rewrite of that kind."""
     return edits(text, edit)[-1].after.decode()
@@ -45,13 +48,12 @@ def test_a_strip_takes_the_columns_that_the_mask_leaves_it():
 
 def test_tiles_are_in_stages_between_products():
     assert STAGES.count("            yield\n") == 2
-    assert "_staggered([_tile(row) for row in range(0, ACROSS, STRIP)], 3)" in STAGES
-    assert "                return\n" in STAGES
+    assert f"_staggered([_tile(row) for row in {ROWS}], 3)" in STAGES
     text = last(STAGES, Edit.TURNS)
     assert "TURNS = 4\n" in text
-    assert "_staggered([_tile(there, row) for there in turns for row in range(0, ACROSS, STRIP)], 3)" in text
+    assert f"[_tile(block, there, row) for block, there in enumerate(turns) for row in {ROWS}]" in text
     assert "        _see([several * TURNS + one_2 for one_2 in range(TURNS)], False)\n" in text
-    assert "        _see([here * (ACROSS // ALONG) + block], True, block)" in text
+    assert "    _see([here * (ACROSS // ALONG) + block for block in range(ACROSS // ALONG)], True)\n" in text
     assert {"TURNS"} <= {one.subject for one in edits(text, Edit.LARGER)}
 
 
