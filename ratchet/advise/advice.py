@@ -46,6 +46,7 @@ class Edit(Enum):
     GROUP = "several heads in a step", Field.TILING
     PAGES = "several pages in a step", Field.TILING
     JOIN = "two kernels in one", Field.ALGORITHM
+    FETCH = "operands fetched in pieces", Field.ALGORITHM
     PAIR = "two edits that lost alone", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 

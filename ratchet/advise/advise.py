@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ratchet.advise import arithmetic, heads, joined, layout, mask, pages, parted, resident, staggered, tiles
+from ratchet.advise import arithmetic, fetched, heads, joined, layout, mask, pages, parted, resident, staggered, tiles
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
@@ -38,6 +38,7 @@ PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     staggered.rewrites,
     heads.rewrites,
     pages.rewrites,
+    fetched.rewrites,
 )
 """Of one kernel, whose function no other call runs."""
 _WITHOUT_REFS = (arithmetic.rewrites, tiles.unrolled)
@@ -332,6 +333,7 @@ _ABOUT = {
     Edit.TRIANGLE: (LossKind.STALLS,),
     Edit.STAGGER: (LossKind.STALLS,),
     Edit.TURNS: (LossKind.STALLS,),
+    Edit.FETCH: (LossKind.WAITS,),
     Edit.JOIN: (LossKind.WAITS, LossKind.STALLS),
     Edit.ABREAST: (LossKind.STALLS,),
     Edit.GROUP: (LossKind.STALLS, LossKind.WAITS),
@@ -374,7 +376,7 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
             return _net(less * (steps + stalls), 0)
         case Edit.RESIDENT:
             return max(idle, less * steps)
-        case Edit.SKIP | Edit.JOIN:
+        case Edit.SKIP | Edit.JOIN | Edit.FETCH:
             return run.timeline.cycles / 2
         case Edit.UNROLL:
             return less * run.units(rewrite.lines, "SALU", "branch")

@@ -231,12 +231,13 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
             ast.FunctionDef(
                 args=ast.arguments(args=[place, _], defaults=[]),
                 body=[
+                    *waits,
                     ast.For(
                         target=ast.Name(id=row), iter=ast.Call(args=[ast.Constant(value=0), rows, strip]) as counted
-                    ) as strips
+                    ) as strips,
                 ],
             ) as work
-        ] if is_call(counted, "range"):
+        ] if is_call(counted, "range") and all(isinstance(one, ast.Expr) for one in waits):
             mask = _mask(kernel, strips, row, place.arg)
         case _:
             return None

@@ -140,3 +140,10 @@ def _claims(kernel: Kernel, at: int) -> Iterator[Change]:
             if named and len(said) == len(grid) and all(map(same, said, grid)):
                 rest = [file.text(one) for number, one in enumerate(said) if number != at]
                 yield file.replaced(value, f"[{', '.join(rest)}]")
+
+
+def added(file: File, call: ast.Call, text: str) -> Change:
+    """One more keyword of a call."""
+    at = file.span(call)[1] - 1
+    comma = "" if file.source[:at].rstrip().endswith((b",", b"(")) else ", "
+    return Change(start=at, end=at, text=comma + text)

@@ -118,6 +118,8 @@ class _Tiled:
     function: ast.FunctionDef
     tile: ast.FunctionDef
     tasks: ast.ListComp
+    waits: Sequence[ast.stmt]
+    """For what it reads, in front of that."""
 
 
 def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Rewrite]:
@@ -148,6 +150,12 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
         _parameter(file, found.tile, numbers),
         Change(start=first, end=first, text=f"{numbers}, "),
         Change(start=at, end=at, text=f"for {numbers} in {listed} "),
+        *(
+            file.replaced(one, f"{turns}[-1]")
+            for wait in found.waits
+            for one in ast.walk(wait)
+            if isinstance(one, ast.Name) and one.id == parameter.arg
+        ),
         *(file.replaced(one.args[0], f"[{file.text(one.args[0])}]") for one in sites if id(one) not in inside | taken),
         *(counted.changes if counted else ()),
     }
@@ -376,6 +384,7 @@ def _tiled(kernel: Kernel, called: str) -> _Tiled | None:
             continue
         match node.body:
             case [
+                *waits,
                 ast.FunctionDef(args=ast.arguments(args=[_])) as tile,
                 ast.Expr(
                     value=ast.Call(
@@ -384,7 +393,8 @@ def _tiled(kernel: Kernel, called: str) -> _Tiled | None:
                 ),
             ] if name == tile.name and isinstance(one.target, ast.Name) and not one.ifs:
                 stages = _yielded(tile.body)
-                return _Tiled(function=node, tile=tile, tasks=tasks) if len(stages) > 1 else None
+                plain = len(stages) > 1 and all(isinstance(one, ast.Expr) for one in waits)
+                return _Tiled(function=node, tile=tile, tasks=tasks, waits=waits) if plain else None
     return None
 
 

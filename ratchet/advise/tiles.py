@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.advise.pattern import free_name, indented, made, movable
+from ratchet.advise.pattern import added, free_name, indented, made, movable
 from ratchet.kernelfile.program import PRODUCTS, Kernel, calls, is_call, is_part, is_whole, kernels, keyword
 from ratchet.kernelfile.shapes import Shapes
 from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in
@@ -68,7 +68,7 @@ def unrolled(kernel: Kernel) -> Iterator[Rewrite]:
             continue
         for times in FACTORS:
             if end - first > times and (end - first) % times == 0:
-                changes = [_added(file, node, f"unroll={times}")]
+                changes = [added(file, node, f"unroll={times}")]
                 subject = file.text(node.args[1])
                 yield from made(file, Edit.UNROLL, changes, lines=lines_of(node), subject=subject, factor=times)
 
@@ -78,10 +78,10 @@ def with_limit(kernel: Kernel) -> set[Change] | None:
     file, limit = kernel.file, f"vmem_limit_bytes={LIMIT}"
     written = keyword(kernel.call, "compiler_params")
     if written is None and file.tpu is not None:
-        return {_added(file, kernel.call, f"compiler_params={file.tpu}.CompilerParams({limit})")}
+        return {added(file, kernel.call, f"compiler_params={file.tpu}.CompilerParams({limit})")}
     if not isinstance(written, ast.Call):
         return None
-    return {_added(file, written, limit)} if keyword(written, "vmem_limit_bytes") is None else set()
+    return {added(file, written, limit)} if keyword(written, "vmem_limit_bytes") is None else set()
 
 
 def raised(rewrite: Rewrite, name: str) -> Rewrite | None:
@@ -91,13 +91,6 @@ def raised(rewrite: Rewrite, name: str) -> Rewrite | None:
     file = File.of(rewrite.after, name)
     changes = {one for kernel in kernels(file) for one in with_limit(kernel) or ()}
     return replace(rewrite, edit=Edit.VMEM, after=changed(file.source, changes)) if changes else None
-
-
-def _added(file: File, call: ast.Call, text: str) -> Change:
-    """One more keyword of a call."""
-    at = file.span(call)[1] - 1
-    comma = "" if file.source[:at].rstrip().endswith((b",", b"(")) else ", "
-    return Change(start=at, end=at, text=comma + text)
 
 
 def tiles(file: File) -> tuple[Tile, ...]:

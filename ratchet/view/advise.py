@@ -41,6 +41,7 @@ _WHAT: Mapping[Edit, str] = {
     Edit.GROUP: "larger blocks with all heads, and a loop over them in a step, as paged attention kernels group heads",
     Edit.PAGES: "the same array several times, each with a page of its own, as JAX's paged attention takes several",
     Edit.JOIN: "one kernel for both, which reads what they share once, as a kept experiment did with gradients",
+    Edit.FETCH: "start copying what stays in VMEM in pieces, and wait for each where it is needed first",
     Edit.PAIR: "two edits of which none helps alone",
 }
 _LOSSES: Mapping[LossKind, str] = {

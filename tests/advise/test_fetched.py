@@ -1,0 +1,64 @@
+"""Operands copied in pieces by the kernel: what is written, where it is silent, the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ratchet.advise.advice import Edit
+from tests.advise.sources import edits, once
+from tests.advise.test_staggered import BLOCKS, LOOP, LOSS, PARTED, STAGES, STRIPS, TRIANGLE, last
+from tests.advise.values import executed, values
+
+JOINED = last(STAGES, Edit.TURNS)
+
+
+def test_copies_start_in_the_first_step_and_each_turn_waits_for_its_piece():
+    text = once(LOOP, Edit.FETCH)
+    assert "def _mix(one, two_hbm, three_hbm, out, top, total, mixed, two, three, arrived, there_2):" in text
+    assert "tpu.make_async_copy(two_hbm.at[part_2, :], two.at[part_2, :], arrived.at[0, piece])," in text
+    assert "        @plas.loop(0, TOKENS // ALONG)\n        def _start(piece):" in text
+    assert "        def _see(masked):\n            _await(there + 1)\n" in text
+    assert text.count("plas.BlockSpec(memory_space=plas.ANY)") == 1, "both have the same blocks"
+    assert "tpu.SemaphoreType.DMA((2, TOKENS // ALONG)), tpu.SMEM((1,), np.int32)]" in text
+
+
+def test_of_tiles_in_stages_the_last_one_is_waited_for():
+    assert "        _await(turns[-1] + 1)\n        _staggered([" in once(JOINED, Edit.FETCH)
+
+
+def test_a_loop_is_parted_and_its_tiles_are_joined_after_that_too():
+    text = once(STRIPS, Edit.FETCH)
+    for edit in (Edit.PART, Edit.TRIANGLE, Edit.STAGGER):
+        text = once(text, edit)
+    assert "        _await(turns[-1] + 1)\n        def _tile(block, there, row):" in last(text, Edit.TURNS)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lambda i: (0, 0))\n    return", "lambda i: (i, 0))\n    return"),
+        ("three[plas.ds", "three[...] + three[plas.ds"),
+        ("multiple_of(there * ALONG, ALONG)", "multiple_of(there * 128, 128)"),
+        ("            part = np", "            part = two[0:1, :]\n            part = np"),
+    ],
+)
+def test_what_is_read_otherwise_is_not_fetched(old, new):
+    assert old in LOOP
+    assert edits(LOOP.replace(old, new, 1), Edit.FETCH) == [] or "two_hbm" not in once(
+        LOOP.replace(old, new, 1), Edit.FETCH
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [LOOP, PARTED, TRIANGLE, STAGES, JOINED])
+def test_fetched_pieces_are_attended_as_before(text):
+    np.testing.assert_allclose(values(once(text, Edit.FETCH)), values(BLOCKS), atol=0.03)
+
+
+@pytest.mark.slow
+def test_no_piece_is_read_before_it_is_there():
+    small = LOSS.replace("ROWS, WIDTH, WORDS = 2048, 1024, 8192", "ROWS, WIDTH, WORDS = 256, 256, 1280")
+    assert edits(once(small, Edit.RESIDENT), Edit.FETCH) == [], "its pieces are columns"
+    found = executed(once(JOINED, Edit.FETCH))
+    assert found.findings == ()
