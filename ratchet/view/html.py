@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ratchet.values import Explanation, Timeline, Verdict, Vmem
 from ratchet.view.explain import allocation_in_words, headline, kernel_lines, limits_in_words, op_name, saving_in_words
 from ratchet.view.losses import losses_in_words, omissions_in_words
+from ratchet.view.occupancy import occupancy_in_words
 from ratchet.view.text import clean, fixed, kind_of, size, where
 
 _ROWS = 12
@@ -45,7 +46,7 @@ def explanation_html(explanation: Explanation) -> str:
             for op in explanation.ops[:_ROWS]
         ]
         parts.append(_table(("", "ms, modelled", "share", "limited by", "operation", "from"), rows))
-        parts += [_lines(timeline), _notes("losses", losses_in_words(timeline)[:3])]
+        parts += [_lines(timeline), _losses(timeline)]
     parts += [_vmem(vmem) for vmem in explanation.vmem if vmem.is_kernel]
     parts.append(
         _notes(
@@ -78,7 +79,7 @@ def timeline_html(timeline: Timeline) -> str:
             _table(("", "", "share of cycles"), rows),
             _paragraph(traffic),
             _lines(timeline),
-            _notes("losses", losses_in_words(timeline)[:3]),
+            _losses(timeline),
             _notes("not modelled", omissions_in_words(timeline)),
         ]
     )
@@ -106,8 +107,13 @@ def verdict_html(verdict: Verdict) -> str:
         facts["correctness"] = f"worst error {fixed(verdict.parity.worst_error, 3)} of its allowance"
     parts = [_heading(f"{verdict.kernel_name} ({verdict.kernel})"), _facts(facts)]
     if verdict.timeline is not None:
-        parts += [_lines(verdict.timeline), _notes("losses", losses_in_words(verdict.timeline)[:3])]
+        parts += [_lines(verdict.timeline), _losses(verdict.timeline)]
     return _whole(parts)
+
+
+def _losses(timeline: Timeline) -> str:
+    along = list(map(occupancy_in_words, timeline.occupancy))
+    return _notes("losses", losses_in_words(timeline)[:3]) + _notes("along the programs of the kernels", along)
 
 
 def _lines(timeline: Timeline) -> str:

@@ -249,6 +249,7 @@ def test_notebooks_show_values_as_html_with_units_and_names_as_data(explanation,
     for value in (explanation, overflow, explanation.timeline):
         xml.etree.ElementTree.fromstring(value._repr_html_())
     assert " ms modelled" in explanation._repr_html_()
+    assert "along the programs of the kernels" in explanation._repr_html_()
     assert "MiB" in overflow._repr_html_()
     hostile = dataclasses.replace(overflow, title="<script>alert(1)</script>")._repr_html_()
     assert "<script>" not in hostile

@@ -230,7 +230,7 @@ def _alike(pieces: Pieces, slot: int) -> Iterator[tuple[int, int]]:
         if cost[least] > _ALIKE and len(begins) <= MOST:
             break
         both = weight[least : least + 2]
-        means[least] = both @ means[least : least + 2] / both.sum()
+        means[least] = (both[0] * means[least] + both[1] * means[least + 1]) / both.sum()
         weight[least] = both.sum()
         blocks[least] = blocks[least + (both[1] > both[0])]
         means, weight, blocks, begins = (np.delete(a, least + 1, axis=0) for a in (means, weight, blocks, begins))

@@ -110,7 +110,8 @@ class Program:
     @cached_property
     def unit(self) -> str:
         """The kernel's."""
-        total = dict(zip(SLOTS, (self.times @ self.used).tolist(), strict=True))
+        # No product of matrices: the order in which those add up depends on the processor.
+        total = dict(zip(SLOTS, (self.times[:, None] * self.used).sum(axis=0).tolist(), strict=True))
         if total["MXU"] >= MATRIX * max(1, int(self.times.sum())):
             return "MXU"
         fullest = max(_VECTOR, key=lambda slot: total[slot])
