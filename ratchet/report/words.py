@@ -39,6 +39,7 @@ UNITS = {
     "FILL": "spill loads",
     "HBM": "HBM",
     "links": "links between chips",
+    "outside": "operations outside of the kernels",
     "stalls": "empty bundles",
     "MXU results": "results of matrix units",
     "MXU weights": "weights of matrix units",

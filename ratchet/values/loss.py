@@ -165,7 +165,7 @@ class FormBound(_Ceiling):
 
     kind: ClassVar = LossKind.FORM
     unit: str
-    """What is needed longest: a unit, ``HBM`` or ``links``."""
+    """What is needed longest: a unit, ``HBM``, ``links``, or ``outside`` for the operations beside the kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+from ratchet.tpu.account.losses import OUTSIDE
 from ratchet.tpu.account.reasons import reasons
 from ratchet.values import Copy, Timeline, Verdict
 from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
@@ -44,6 +45,7 @@ _UNITS = {
     **{unit: name if unit in _BARE else f"the {name}" for unit, name in UNITS.items()},
     "HBM": "HBM",
     "links": "the links between chips",
+    OUTSIDE: "the operations outside of the kernels",
 }
 
 _WAIT_CAUSES = {

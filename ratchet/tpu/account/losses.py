@@ -35,6 +35,8 @@ from ratchet.values.loss import (
 from ratchet.values.occupancy import Occupancy
 from ratchet.values.place import Place
 
+OUTSIDE = "outside"
+"""Unit of a form that is bound by what is beside its kernels."""
 LEAST_SHARE = 0.005
 """Losses below this share of the run are left out."""
 CROWDED = 0.05
@@ -179,7 +181,7 @@ class _Run:
             needed[unit] += cycles
         outside = self.cycles - sum(region.cycles for region in self.kernels)
         least = max(outside + needed.total(), self.hbm_cycles, self.link_cycles)
-        beside = {"HBM": self.hbm_cycles, "links": self.link_cycles, **needed}
+        beside = {"HBM": self.hbm_cycles, "links": self.link_cycles, OUTSIDE: outside, **needed}
         unit = max(beside, key=lambda name: beside[name])
         return FormBound(cycles=self.cycles - least, ceiling_cycles=least, unit=unit)
 

@@ -222,6 +222,20 @@ def test_no_ceiling_is_below_what_a_resource_needs_for_all_of_the_run() -> None:
     assert form == FormBound(cycles=700, ceiling_cycles=300, unit="HBM")
 
 
+def test_a_form_is_bound_by_the_unit_that_it_needs_longest_and_by_what_is_outside() -> None:
+    """Regions come one after the other; transfers go on beside them."""
+    regions = [
+        kernel((line(NEAR, 500),), VALU=300, MXU=200),
+        kernel((line(FAR, 400),), MXU=100),
+        outside(line(COPY, 90)),
+    ]
+    assert found_in(*regions)[-1] == FormBound(cycles=500, ceiling_cycles=490, unit="VALU")
+    assert found_in(*regions, hbm_cycles=600)[-1] == FormBound(cycles=390, ceiling_cycles=600, unit="HBM")
+    assert found_in(regions[1], outside(line(COPY, 400)))[-1] == FormBound(
+        cycles=300, ceiling_cycles=500, unit="outside"
+    )
+
+
 def test_spills_go_with_their_stores() -> None:
     every = found_in(kernel(SPILLING, VSTORE=900, VLOAD=30, VALU=240))
     (spills,) = [loss for loss in every if isinstance(loss, Spills)]
