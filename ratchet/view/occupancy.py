@@ -29,6 +29,8 @@ UNITS = {
 }
 OCCUPANCY: Tables = {Stretch: {...: (), **same("cycles")}, Occupancy: {...: (), **same("busy", "turn_cycles")}}
 """What a JSON document has of it besides the fields."""
+_WAITED = {"MXU results": "res", "MXU weights": "w", "stores": "sts", "branch": "br", "other": "ord"}
+"""Codes of what only empty bundles wait for."""
 _CODES = {"VPOP": "pop", "VALU": "alu", "EUP": "eup", "XLU": "xlu", "VLOAD": "ld", "VSTORE": "st", "SPILL": "spl"}
 """Columns of a table, and what is full or waited for there."""
 _BAR = 4
@@ -99,7 +101,8 @@ LEGEND = (
     "a row for each stretch: % of the kernel's cycles, its bundles, how often they",
     "are executed; then in %: use of the unit, weights pushed, use of slots (spl:",
     "spill stores), empty bundles; limit: what is full, or in brackets what the",
-    "empty bundles wait for, * at an end of a turn; the lines that issue most",
+    "empty bundles wait for (res: results of products, sts: stores to what is",
+    "loaded, br: branches, ord: order), * at an end of a turn; the busiest lines",
 )
 
 
@@ -149,7 +152,7 @@ def limit_code(stretch: Stretch) -> str:
 
 
 def _code(unit: str) -> str:
-    return _CODES.get(unit) or {"branch": "br"}.get(unit, clean(unit.lower()))
+    return {**_CODES, **_WAITED}.get(unit, clean(unit.lower()))
 
 
 def lines_in_words(stretch: Stretch) -> str:

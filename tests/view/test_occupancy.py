@@ -11,7 +11,7 @@ from ratchet.values.occupancy import DMA, NOTHING, TURN_END, Limit
 from ratchet.values.status import Status
 from ratchet.view.explain import explain_document, explain_text
 from ratchet.view.losses import blame_text
-from ratchet.view.occupancy import LEGEND, limit_in_words, occupancy_in_words, occupancy_lines
+from ratchet.view.occupancy import LEGEND, limit_code, limit_in_words, occupancy_in_words, occupancy_lines
 from tests.tpu.machine.golden_dumps import COMPILERS, modelled
 
 from .timelines import occupancy, timeline
@@ -56,6 +56,14 @@ def test_the_table_is_in_the_order_of_the_program_and_leaves_out_what_costs_leas
     ]
     assert max(map(len, lines[1:])) <= 80
     assert max(map(len, LEGEND)) <= 78
+
+
+def test_what_empty_bundles_wait_for_is_in_brackets() -> None:
+    first, *rest = occupancy().stretches
+    units = ("XLU", "MXU results", "MXU weights", "branch", "stores", "other")
+    codes = [limit_code(replace(first, limit=Limit(unit=unit, empty=True))) for unit in units]
+    assert codes == ["(xlu)*", "(res)*", "(w)*", "(br)*", "(sts)*", "(ord)*"]
+    assert [limit_code(one) for one in rest] == ["mxu", "st", "mxu", "dma"]
 
 
 def test_several_kernels_are_named_and_nothing_of_theirs_passes_for_ours() -> None:
