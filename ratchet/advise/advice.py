@@ -47,6 +47,9 @@ class Edit(Enum):
     PAGES = "several pages in a step", Field.TILING
     JOIN = "two kernels in one", Field.ALGORITHM
     FETCH = "operands fetched in pieces", Field.ALGORITHM
+    TRANSPOSE = "a transposed operand as it is", Field.LAYOUT
+    FUSE = "what XLA does beside the kernel", Field.ALGORITHM
+    SWAP = "grid dimensions swapped", Field.TILING
     PAIR = "two edits that lost alone", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 

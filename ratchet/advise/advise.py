@@ -14,7 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from ratchet.advise import arithmetic, fetched, heads, joined, layout, mask, pages, parted, resident, staggered, tiles
+from ratchet.advise import (
+    arithmetic,
+    fetched,
+    heads,
+    joined,
+    layout,
+    mask,
+    order,
+    outside,
+    pages,
+    parted,
+    resident,
+    staggered,
+    tiles,
+)
 from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
@@ -39,6 +53,8 @@ PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     heads.rewrites,
     pages.rewrites,
     fetched.rewrites,
+    outside.rewrites,
+    order.rewrites,
 )
 """Of one kernel, whose function no other call runs."""
 _WITHOUT_REFS = (arithmetic.rewrites, tiles.unrolled)
@@ -334,6 +350,7 @@ _ABOUT = {
     Edit.STAGGER: (LossKind.STALLS,),
     Edit.TURNS: (LossKind.STALLS,),
     Edit.FETCH: (LossKind.WAITS,),
+    Edit.SWAP: (LossKind.WAITS,),
     Edit.JOIN: (LossKind.WAITS, LossKind.STALLS),
     Edit.ABREAST: (LossKind.STALLS,),
     Edit.GROUP: (LossKind.STALLS, LossKind.WAITS),
@@ -372,11 +389,9 @@ def _saved(run: Run, rewrite: Rewrite) -> float:
             return _net((spills + run.ends) / 2, steps)
         case Edit.STRIPS | Edit.PART | Edit.TRIANGLE | Edit.STAGGER | Edit.TURNS | Edit.ABREAST:
             return (spills + stalls) / 2
-        case Edit.GROUP | Edit.PAGES:
-            return _net(less * (steps + stalls), 0)
-        case Edit.RESIDENT:
-            return max(idle, less * steps)
-        case Edit.SKIP | Edit.JOIN | Edit.FETCH:
+        case Edit.RESIDENT | Edit.GROUP | Edit.PAGES | Edit.SWAP:
+            return max(idle, less * steps, run.waited / 2)
+        case Edit.SKIP | Edit.JOIN | Edit.FETCH | Edit.TRANSPOSE | Edit.FUSE:
             return run.timeline.cycles / 2
         case Edit.UNROLL:
             return less * run.units(rewrite.lines, "SALU", "branch")

@@ -42,6 +42,9 @@ _WHAT: Mapping[Edit, str] = {
     Edit.PAGES: "the same array several times, each with a page of its own, as JAX's paged attention takes several",
     Edit.JOIN: "one kernel for both, which reads what they share once, as a kept experiment did with gradients",
     Edit.FETCH: "start copying what stays in VMEM in pieces, and wait for each where it is needed first",
+    Edit.TRANSPOSE: "take the array as it lies and contract its other side, so that XLA writes no transposed copy",
+    Edit.FUSE: "do to each block what XLA does to the whole array in HBM, as allow_input_fusion hints",
+    Edit.SWAP: "walk the grid in the other order, so that another operand's block stays (Pallas's matmul guide)",
     Edit.PAIR: "two edits of which none helps alone",
 }
 _LOSSES: Mapping[LossKind, str] = {
