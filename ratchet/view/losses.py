@@ -52,6 +52,16 @@ _WAIT_CAUSES = {
     WaitCause.BANDWIDTH: "HBM bandwidth: read less, or read it once",
     WaitCause.LATENCY: "latency, not bandwidth: fewer, larger or more deeply buffered copies would hide it",
 }
+_MORE = "larger blocks or more independent work per step would fill them"
+_FILLED = {
+    "MXU results": "products keep the order of the source, so begin the next one before the result of this one is used",
+    "MXU weights": "weights are pushed anew for few rows: more rows for each block of weights would fill them",
+    "XLU": "what crosses lanes takes long: sum lane by lane and across once, or reduce several tiles side by side",
+    "stores": "loads wait for stores that may be to the same place, as through a dynamic index: use static buffers",
+    "branch": "nothing is scheduled across an end of a turn: fewer, longer turns or steps would fill them",
+    "SALU": "scalar code waits for itself: fewer addresses, conditions and copies in a step would fill them",
+}
+"""What would fill empty bundles, by what most of them wait for."""
 _RESOURCES = {
     "HBM": ("HBM", "fewer bytes from and to it"),
     "MXU": ("the matrix units", "fewer or cheaper products"),
@@ -174,7 +184,7 @@ class _Words:
         units = "; ".join(self._unit_stall(stall) for stall in loss.units)
         return (
             f"{self._share(loss.stall_cycles)} of cycles are empty bundles that wait for results"
-            f"{f' ({units})' if units else ''}: larger blocks or more independent work per step would fill them; "
+            f"{f' ({units})' if units else ''}: {_FILLED.get(loss.units[0].unit if loss.units else '', _MORE)}; "
             f"all filled {self._at_best(loss)}"
         )
 

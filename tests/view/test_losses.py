@@ -23,7 +23,8 @@ def test_every_loss_has_its_sentence() -> None:
         "larger or more deeply buffered copies would hide it), of it 10% for the first blocks, beside which nothing "
         "runs; without the waits at best 0.00525 ms",
         "12% of cycles are empty bundles that wait for results (6.2% for the cross-lane units, most at kernel.py:3): "
-        "larger blocks or more independent work per step would fill them; all filled at best 0.00525 ms",
+        "what crosses lanes takes long: sum lane by lane and across once, or reduce several tiles side by side; "
+        "all filled at best 0.00525 ms",
         "12 spill stores and 15 loads: the store slot is 50% busy, without them 25%; more than 64 vector registers "
         "are alive in a step, smaller pieces of work need fewer; then bound by the matrix units (40% busy): "
         "at best 0.00525 ms",
