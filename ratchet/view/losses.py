@@ -81,6 +81,8 @@ def losses_in_words(timeline: Timeline, refuted: Mapping[Key, Refuted] | None = 
     return [words.of(loss) + words.in_vain(known.get(key_of(loss))) for loss in timeline.blame.losses]
 
 
+_UNITS_NAMED = 2
+"""Of those that empty bundles wait for; all of the time has every one."""
 _WORTH = 200
 """What is at least one part in so many of the run has its words."""
 
@@ -181,7 +183,7 @@ class _Words:
         return f", of it {' and '.join(said)}, beside which nothing runs" if said else ""
 
     def _stalls(self, loss: Stalls) -> str:
-        units = "; ".join(self._unit_stall(stall) for stall in loss.units)
+        units = "; ".join(self._unit_stall(stall) for stall in loss.units[:_UNITS_NAMED])
         return (
             f"{self._share(loss.stall_cycles)} of cycles are empty bundles that wait for results"
             f"{f' ({units})' if units else ''}: {_FILLED.get(loss.units[0].unit if loss.units else '', _MORE)}; "
