@@ -50,7 +50,7 @@ class Edit(Enum):
     TRANSPOSE = "a transposed operand as it is", Field.LAYOUT
     FUSE = "what XLA does beside the kernel", Field.ALGORITHM
     SWAP = "grid dimensions swapped", Field.TILING
-    PAIR = "two edits that lost alone", Field.ALGORITHM
+    PAIR = "two edits together", Field.ALGORITHM
     VMEM = "larger blocks under a higher VMEM limit", Field.TILING
 
     def __new__(cls, text: str, about: Field) -> Edit:
