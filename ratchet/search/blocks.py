@@ -7,6 +7,7 @@ a rest has to be again.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from ratchet.advise.tiles import tiles
@@ -20,8 +21,13 @@ _DEPTH = 40
 
 
 def axes(file: File) -> dict[str, tuple[Literal, ...]]:
-    """The integers of the top level by name, each with the values to try."""
-    return {tile.name: _values(tile.value) for tile in tiles(file) if tile.name.isidentifier()}
+    """The integers of the top level by name, each with the values to try; none that shares its value with another."""
+    given = Counter(file.span(node) for node in file.assigned.values())
+    return {
+        tile.name: _values(tile.value)
+        for tile in tiles(file)
+        if tile.name.isidentifier() and given[file.span(tile.node)] == 1
+    }
 
 
 def _values(value: int) -> tuple[Literal, ...]:

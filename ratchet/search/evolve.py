@@ -11,19 +11,20 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.advise import Run, program, rewrites, saved
 from ratchet.advise.prediction import Prediction
+from ratchet.advise.tiles import raised
 from ratchet.kernelfile.knobs import in_words, with_constants
 from ratchet.kernelfile.syntax import File
 from ratchet.search.candidates import Candidate
 from ratchet.search.space import Observation, Space
 from ratchet.values import Literal, Timeline
-from ratchet.values.status import Refusal
+from ratchet.values.status import Refusal, Status
 
 HOW = "edits"
 HELP = "edits of the file as `advise` knows them, kept ones recombined"
@@ -66,7 +67,7 @@ class Gene:
     @property
     def title(self) -> str:
         if self.point or self.edit is None:
-            return in_words(dict(self.point))
+            return in_words(dict(self.point)) + (" under a higher VMEM limit" if self.edit is Edit.VMEM else "")
         return f"{self.edit.value} {self.subject}".rstrip()
 
 
@@ -174,21 +175,28 @@ class Edits:
         timed = [at for at, one in enumerate(observations) if one.latency_ms]
         timed.sort(key=lambda at: (observations[at].latency_ms, at))
         population = timed[:POPULATION]
+        refused = [at for at, one in enumerate(observations) if one.status is Status.VMEM_OVERFLOW]
+        overflowed = {self.versions[at].genes[-1] for at in refused if self.versions[at].added == 1}
         effects = self._effects(observations)
         rng = random.Random(len(observations))
         children: list[tuple[float, Version]] = []
         for at in population:
             latency = math.log(observations[at].latency_ms or 1)
-            for version in (*self._mutants(at), *self._crossed(at, population)):
+            for version in (*self._mutants(at, overflowed), *self._crossed(at, population)):
                 gained = sum(self._effect(gene, effects) for gene in version.genes[-version.added :])
                 children.append((latency + gained + rng.gauss(0, CHANCE), version))
         children.sort(key=lambda one: one[0])
         yield from (version for _, version in children)
 
-    def _mutants(self, at: int) -> Iterator[Version]:
+    def _mutants(self, at: int, overflowed: Container[Gene]) -> Iterator[Version]:
         parent = self.versions[at]
         for gene, text in self._edited(parent.text).items():
             yield Version(text=text, genes=_with(parent.genes, gene), parent=at, added=1)
+            if gene.edit is Edit.LARGER and gene in overflowed:
+                larger = Rewrite(edit=Edit.LARGER, after=text, lines=(), point=dict(gene.point))
+                if (higher := raised(larger, self.name)) is not None:
+                    room = replace(gene, edit=Edit.VMEM)
+                    yield Version(text=higher.after, genes=_with(parent.genes, room), parent=at, added=1)
 
     def _crossed(self, at: int, population: Sequence[int]) -> Iterator[Version]:
         """A parent with what it lacks of another one's edits."""
@@ -240,12 +248,14 @@ class Edits:
             if version.added != 1 or not before:
                 continue
             did = math.log(one.latency_ms / before) if one.latency_ms else FAILED
-            for key in (version.genes[-1], version.genes[-1].edit):
+            gene = version.genes[-1]
+            for key in (gene, gene.edit) if one.latency_ms else (gene,):  # another block may fit
                 found.setdefault(key, []).append(did)
         return found
 
     def _effect(self, gene: Gene, effects: Mapping[Gene | Edit | None, list[float]]) -> float:
         """Expected of an edit: by its own record, with what is expected of its kind counted once more."""
-        own, kind = effects.get(gene, []), effects.get(gene.edit, [])
+        own = effects.get(gene, [])
+        kind = effects.get(gene.edit) or (effects.get(Edit.LARGER, []) if gene.edit is Edit.VMEM else [])
         prior = self.first.get(gene, sum(kind) / (len(kind) + _DOUBT))
         return (sum(own) + _DOUBT * prior) / (len(own) + _DOUBT)

@@ -6,6 +6,7 @@ import pytest
 
 from ratchet.advise.advice import Edit
 from ratchet.search.space import space_of
+from ratchet.values.status import Refusal
 from tests.advise.sources import ATTENTION, PRODUCT, ROWS, edits
 
 EVERY = (16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -38,6 +39,12 @@ def test_small_ones_stay_small_and_odd_ones_odd() -> None:
     assert axis.values == (1, 2, 4, 8, 16, 32, 64)
     (axis,) = space_of(ROWS.replace("LINES = 16", "LINES = 48").encode(), "other.py", [], []).axes
     assert axis.values == (24, 48, 96, 192, 384, 768, 1536)
+
+
+def test_names_that_share_a_value_are_no_knobs() -> None:
+    shared = ATTENTION.replace("ACROSS = 64\nALONG = 256", "ACROSS = ALONG = 64")
+    with pytest.raises(Refusal, match="names no values to try and has no block"):
+        space_of(shared.encode(), "other.py", [], [])
 
 
 @pytest.mark.parametrize(("given", "names"), [(["SIDE=128,256"], ["SIDE"]), ([], ["SIDE"])])
