@@ -20,13 +20,22 @@ from benchmarks.lib.turns import KERNEL, Row, asked, experiment, starts, word
 from tests.workspaces import Workspace
 
 
+def first_advice(space: Workspace, budget_s: int) -> Row | None:
+    """The first advice, made in the file; None once every edit was modelled and none is faster."""
+    while True:
+        found = asked(space, "advise", KERNEL, "--json", "--budget", str(budget_s))
+        if found["advice"]:
+            (advice,) = asked(space, "advise", KERNEL, "--json", "--apply", "1")["advice"]
+            return dict(advice)
+        if not found["not_modelled"]:
+            return None
+
+
 def follow(space: Workspace, turns: int, budget_s: int) -> Iterator[Row]:
     """The first advice, tried; until none is left."""
     for number in range(1, turns + 1):
-        document = asked(space, "advise", KERNEL, "--apply", "1", "--json", "--budget", str(budget_s))
-        if not document.get("advice"):
+        if (advice := first_advice(space, budget_s)) is None:
             return
-        (advice,) = document["advice"]
         outcome, score = experiment(space, advice["message"])
         if not outcome.get("decision"):
             raise RuntimeError(f"{advice['title']} was not judged: {outcome}")
@@ -70,7 +79,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--turns", type=int, default=40, metavar="N", help="at most so many from each; default 40")
     parser.add_argument(
-        "--budget", type=int, default=300, metavar="SECONDS", help="of modelling edits, each turn; default 300"
+        "--budget", type=int, default=300, metavar="SECONDS", help="of modelling edits, each time; default 300"
     )
     parser.add_argument(
         "--from", dest="starts", action="append", type=Path, metavar="FILE", help="begin with this file"
