@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ratchet.advise import tiles
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, free_name, made, movable
-from ratchet.kernelfile.program import PRODUCTS, REDUCTIONS, Kernel, calls, is_call
-from ratchet.kernelfile.syntax import Change, File, first_line, lines_of, names_in
+from ratchet.advise.stages import Stages, in_order, independent, is_plain, stages_of, stored, yielded
+from ratchet.kernelfile.program import PRODUCTS, REDUCTIONS, Kernel, calls, is_call, kernels
+from ratchet.kernelfile.shapes import LANES
+from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in
 
 _AT_ONCE = (2, 4)
 """Turns of a loop that are one afterwards: a constant of the file, which larger blocks double."""
 _MOST_ABREAST = 32
+_PARTS = (1, 2, 4)
+"""Of the strips of half a block that ``tiles`` makes."""
 _STAGGERED = '''def {}(tasks, stages):
     """One stage of each task after the other: a task begins when the one before it has done its first stage."""
     for time in range(len(tasks) + stages - 1):
@@ -39,7 +44,6 @@ _ABREAST = '''def {}(tasks, stages):
 '''
 """So that nothing waits for what it has just begun, at the price of as many values alive."""
 _DRIVERS = {Edit.STAGGER: ("_staggered", _STAGGERED), Edit.ABREAST: ("_abreast", _ABREAST)}
-Stages = Sequence[Sequence[ast.stmt]]
 
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
@@ -50,6 +54,25 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
         if isinstance(node, ast.FunctionDef) and (end := loop_end(kernel, node)) is not None:
             yield from _turns(kernel, node, end)
             yield from _joined(kernel, node, end)
+    for strips in tiles.strips(kernel):
+        yield from _strips(kernel, strips)
+
+
+def _strips(kernel: Kernel, strips: Rewrite) -> Iterator[Rewrite]:
+    """A block in strips of its rows, and these in stages: strips alone have nothing to do meanwhile."""
+    file = File.of(strips.after, kernel.file.name)
+    (length,) = set(file.assigned) - set(kernel.file.assigned)
+    rows = file.number(file.assigned[length]) or 0
+    for parts in _PARTS:
+        if rows % parts or rows // parts < LANES:
+            continue
+        smaller = File.of(changed(file.source, [file.replaced(file.assigned[length], str(rows // parts))]), file.name)
+        for other in kernels(smaller):
+            loops = [
+                node for node in ast.walk(other.body) if isinstance(node, ast.For) and length in names_in(node.iter)
+            ]
+            for one in (one for node in loops for one in _tiles(other, node) if one.edit is Edit.STAGGER):
+                yield replace(one, lines=strips.lines, subject=f"{strips.subject} in strips of {rows // parts} rows")
 
 
 def loop_end(kernel: Kernel, node: ast.FunctionDef) -> ast.expr | None:
@@ -65,14 +88,14 @@ def _tiles(kernel: Kernel, loop: ast.For) -> Iterator[Rewrite]:
     body = loop.body
     if not isinstance(loop.target, ast.Name) or not is_call(loop.iter, "range") or loop.orelse:
         return
-    if not _independent(kernel, loop, loop.target.id) or not movable(kernel.file, loop, *body):
+    if not independent(kernel, loop, loop.target.id) or not movable(kernel.file, loop, *body):
         return
-    if _in_order(stages := _stages(body)):
+    if in_order(stages := stages_of(body)):
         yield from _in_stages(kernel, loop, loop.target.id, Edit.STAGGER, stages)
     counted = [kernel.file.number(one) for one in loop.iter.args]
     few = None not in counted and 1 < len(range(*map(int, filter(None, counted)))) <= _MOST_ABREAST
     stages = [[node] for node in body]
-    if few and calls(loop, *PRODUCTS, *REDUCTIONS) and len(stages) > 1 and all(map(_is_plain, body)):
+    if few and calls(loop, *PRODUCTS, *REDUCTIONS) and len(stages) > 1 and all(map(is_plain, body)):
         yield from _in_stages(kernel, loop, loop.target.id, Edit.ABREAST, stages)
 
 
@@ -88,14 +111,14 @@ def _in_stages(kernel: Kernel, loop: ast.For, row: str, edit: Edit, stages: Stag
         *(file.replaced(one, "return") for one in ast.walk(loop) if isinstance(one, ast.Continue)),
         _behind(file, loop, f"\n\n{margin}{driver}({tasks}, {len(stages)})"),
     }
-    subject = ", ".join(sorted(_stored(loop.body)))
+    subject = ", ".join(sorted(stored(loop.body)))
     yield from made(file, edit, changes, lines=lines_of(*loop.body), subject=subject)
 
 
 def _turns(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Rewrite]:
     """``@pl.loop(0, N)`` over statements with products: several turns at once, each a stage behind another."""
-    file, stages = kernel.file, _stages(loop.body)
-    if not _in_order(stages) or not movable(file, loop, *loop.body):
+    file, stages = kernel.file, stages_of(loop.body)
+    if not in_order(stages) or not movable(file, loop, *loop.body):
         return
     for times in _AT_ONCE:
         name, turn, constant = free_name(file, "_turn"), loop.args.args[0].arg, free_name(file, "TURNS")
@@ -137,7 +160,7 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
     sites = [one for one in calls(kernel.body, called) if isinstance(one.func, ast.Name) and one.args]
     uses = [one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and one.id == called]
     alone = len(uses) == len(sites) and parameter.arg not in names_in(found.tile, ast.Store)
-    if not alone or not _in_order(_yielded(found.tile.body)) or not movable(file, loop):
+    if not alone or not in_order(yielded(found.tile.body)) or not movable(file, loop):
         return
     counted = _counted(kernel, found, [one for one in sites if id(one) not in inside])
     turns, more = free_name(file, "turns"), "".join(f", {file.text(one)}" for one in rest)
@@ -243,140 +266,6 @@ def _loops(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr, constant: str, 
     )
 
 
-# --- what may be in stages ---
-
-
-def _stages(body: Sequence[ast.stmt]) -> Stages:
-    """Statements by whether they hold a product; those before the first one with it."""
-    stages: list[list[ast.stmt]] = []
-    before: list[ast.stmt] = []
-    for node in body:
-        product = bool(calls(node, *PRODUCTS)) or any(isinstance(one, ast.MatMult) for one in ast.walk(node))
-        if not stages and not product:
-            before.append(node)
-        elif not stages:
-            stages.append([*before, node])
-        elif product == _multiplies(stages[-1]) or _only_stores(node):
-            stages[-1].append(node)
-        else:
-            stages.append([node])
-    return stages
-
-
-def _only_stores(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-
-
-def _multiplies(stage: Sequence[ast.stmt]) -> bool:
-    return any(calls(node, *PRODUCTS) for node in stage)
-
-
-def _yielded(body: Sequence[ast.stmt]) -> Stages:
-    """Statements between ``yield``s."""
-    stages: list[list[ast.stmt]] = [[]]
-    for node in body:
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
-            stages.append([])
-        else:
-            stages[-1].append(node)
-    return stages
-
-
-def _in_order(stages: Stages) -> bool:
-    """Whether a task may begin before the one before it is done: no reference is stored two stages from another use."""
-    if len(stages) < 2 or not all(_is_plain(node) for stage in stages for node in stage):
-        return False
-    for name in _stored([node for stage in stages for node in stage]):
-        used = [at for at, stage in enumerate(stages) if any(name in names_in(node) for node in stage)]
-        if used[-1] - used[0] > 1:
-            return False
-    return True
-
-
-def _is_plain(node: ast.stmt) -> bool:
-    """Assignments, and conditions that are known when the kernel is traced."""
-    match node:
-        case ast.If(body=body, orelse=[]):
-            return all(isinstance(one, ast.Continue | ast.Return) or _is_plain(one) for one in body)
-        case ast.Assign() | ast.AugAssign():
-            return not any(isinstance(one, ast.Lambda | ast.Await | ast.NamedExpr) for one in ast.walk(node))
-    return False
-
-
-def _stored(body: Sequence[ast.stmt]) -> set[str]:
-    """References that statements store into."""
-    return {
-        one.value.id
-        for node in body
-        for one in ast.walk(node)
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name)
-    }
-
-
-def _independent(kernel: Kernel, loop: ast.For, row: str) -> bool:
-    """Whether no turn needs what another one stores or names, and nothing behind the loop needs its names."""
-    inside = {id(one) for one in ast.walk(loop)}
-    named = {name for node in loop.body for name in _given(node)}
-    later = (one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and id(one) not in inside)
-    if any(one.id in named for one in later) or row in named or _read_before(loop.body, named):
-        return False
-    step = loop.iter.args[2] if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else None
-    return all(_is_apart(loop, name, row, step) for name in _stored(loop.body))
-
-
-def _given(node: ast.AST) -> set[str]:
-    """Names that a statement gives something; those of a comprehension are its own."""
-    own = {
-        one.id
-        for node in ast.walk(node)
-        if isinstance(node, ast.comprehension)
-        for one in ast.walk(node.target)
-        if isinstance(one, ast.Name)
-    }
-    return names_in(node, ast.Store) - own
-
-
-def _read_before(body: Sequence[ast.stmt], named: set[str]) -> bool:
-    """Whether one of the names is read before it is given something."""
-    given: set[str] = set()
-    for node in body:
-        reads = names_in(node.value if isinstance(node, ast.Assign) else node, ast.Load)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            reads |= {node.target.id}
-        own = {name for one in node.body for name in _given(one)} if isinstance(node, ast.If) else set()
-        first = _read_before(node.body, own - given) if isinstance(node, ast.If) else False
-        if first or (reads & named) - given - own:
-            return True
-        given |= _given(node)
-    return False
-
-
-def _is_apart(loop: ast.For, name: str, row: str, step: ast.expr | None) -> bool:
-    """Whether turns use different parts of a reference: ``x[row : row + S, ...]`` or ``x[..., row, ...]``."""
-    uses = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
-    found = [one for one in ast.walk(loop) if isinstance(one, ast.Subscript) and one.value in uses]
-    kinds = [one for one in ast.walk(loop) if isinstance(one, ast.Attribute) and one.value in uses]
-    if len(found) + len(kinds) != len(uses) or not all(one.attr in ("dtype", "shape") for one in kinds):
-        return False
-    every = [_place(one, row, step) for one in found]
-    return None not in every and len(set(every)) == 1
-
-
-def _place(node: ast.Subscript, row: str, step: ast.expr | None) -> int | None:
-    """Which side of a part is the turn's own."""
-    sides = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    for at, side in enumerate(sides):
-        match side:
-            case ast.Name(id=name) if name == row:
-                return at
-            case ast.Slice(
-                lower=ast.Name(id=name), upper=ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length)
-            ):
-                if name == again == row and step is not None and ast.dump(length) == ast.dump(step):
-                    return at
-    return None
-
-
 def _tiled(kernel: Kernel, called: str) -> _Tiled | None:
     """The function of that name, if it does nothing but run tiles in stages."""
     for node in ast.walk(kernel.body):
@@ -392,7 +281,7 @@ def _tiled(kernel: Kernel, called: str) -> _Tiled | None:
                     )
                 ),
             ] if name == tile.name and isinstance(one.target, ast.Name) and not one.ifs:
-                stages = _yielded(tile.body)
+                stages = yielded(tile.body)
                 plain = len(stages) > 1 and all(isinstance(one, ast.Expr) for one in waits)
                 return _Tiled(function=node, tile=tile, tasks=tasks, waits=waits) if plain else None
     return None

@@ -57,6 +57,14 @@ def test_tiles_are_in_stages_between_products():
     assert {"TURNS"} <= {one.subject for one in edits(text, Edit.LARGER)}
 
 
+def test_a_block_without_tiles_is_cut_in_strips_that_overlap():
+    found = {one.subject: one.after.decode() for one in edits(LOOP, Edit.STAGGER)}
+    assert set(found) == {"_see in strips of 256 rows", "_see in strips of 128 rows"}
+    text = found["_see in strips of 128 rows"]
+    assert "\nSTRIP = 128\n" in text
+    assert "            _staggered([_tile(row) for row in range(0, ACROSS, STRIP)], 3)" in text
+
+
 @pytest.mark.parametrize(
     ("text", "edit", "old", "new"),
     [
@@ -92,7 +100,14 @@ def test_turns_of_a_loop_without_tiles_overlap():
     )
 
 
-STEPS = (LOOP, PARTED, TRIANGLE, STAGES, edits(STAGES, Edit.TURNS)[0].after.decode(), last(STAGES, Edit.TURNS))
+STEPS = (
+    last(LOOP, Edit.STAGGER),
+    PARTED,
+    TRIANGLE,
+    STAGES,
+    edits(STAGES, Edit.TURNS)[0].after.decode(),
+    last(STAGES, Edit.TURNS),
+)
 
 
 @pytest.mark.slow

@@ -1,0 +1,143 @@
+"""What of a loop may be in stages: which statements, and what no turn of it may need of another. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from ratchet.kernelfile.program import PRODUCTS, Kernel, is_call
+from ratchet.kernelfile.syntax import names_in
+
+Stages = Sequence[Sequence[ast.stmt]]
+
+
+def stages_of(body: Sequence[ast.stmt]) -> Stages:
+    """Statements by whether they hold a product; those before the first one with it."""
+    stages: list[list[ast.stmt]] = []
+    before: list[ast.stmt] = []
+    for node in body:
+        product = _multiplies([node])
+        if not stages and not product:
+            before.append(node)
+        elif not stages:
+            stages.append([*before, node])
+        elif product == _multiplies(stages[-1]) or _only_stores(node):
+            stages[-1].append(node)
+        else:
+            stages.append([node])
+    return stages
+
+
+def _only_stores(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+
+
+def _multiplies(stage: Sequence[ast.stmt]) -> bool:
+    operators = (one for node in stage for one in ast.walk(node))
+    return any(isinstance(one, ast.MatMult) or is_call(one, *PRODUCTS) for one in operators)
+
+
+def yielded(body: Sequence[ast.stmt]) -> Stages:
+    """Statements between ``yield``s."""
+    stages: list[list[ast.stmt]] = [[]]
+    for node in body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
+            stages.append([])
+        else:
+            stages[-1].append(node)
+    return stages
+
+
+def in_order(stages: Stages) -> bool:
+    """Whether a task may begin before the one before it is done: no reference is stored two stages from another use."""
+    if len(stages) < 2 or not all(is_plain(node) for stage in stages for node in stage):
+        return False
+    for name in stored([node for stage in stages for node in stage]):
+        used = [at for at, stage in enumerate(stages) if any(name in names_in(node) for node in stage)]
+        if used[-1] - used[0] > 1:
+            return False
+    return True
+
+
+def is_plain(node: ast.stmt) -> bool:
+    """Assignments, and conditions that are known when the kernel is traced."""
+    match node:
+        case ast.If(body=body, orelse=[]):
+            return all(isinstance(one, ast.Continue | ast.Return) or is_plain(one) for one in body)
+        case ast.Assign() | ast.AugAssign():
+            return not any(isinstance(one, ast.Lambda | ast.Await | ast.NamedExpr) for one in ast.walk(node))
+    return False
+
+
+def stored(body: Sequence[ast.stmt]) -> set[str]:
+    """References that statements store into."""
+    return {
+        one.value.id
+        for node in body
+        for one in ast.walk(node)
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name)
+    }
+
+
+def independent(kernel: Kernel, loop: ast.For, row: str) -> bool:
+    """Whether no turn needs what another one stores or names, and nothing behind the loop needs its names."""
+    inside = {id(one) for one in ast.walk(loop)}
+    named = {name for node in loop.body for name in _given(node)}
+    later = (one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and id(one) not in inside)
+    if any(one.id in named for one in later) or row in named or _read_before(loop.body, named):
+        return False
+    step = loop.iter.args[2] if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else None
+    return all(_is_apart(loop, name, row, step) for name in stored(loop.body))
+
+
+def _given(node: ast.AST) -> set[str]:
+    """Names that a statement gives something; those of a comprehension are its own."""
+    own = {
+        one.id
+        for node in ast.walk(node)
+        if isinstance(node, ast.comprehension)
+        for one in ast.walk(node.target)
+        if isinstance(one, ast.Name)
+    }
+    return names_in(node, ast.Store) - own
+
+
+def _read_before(body: Sequence[ast.stmt], named: set[str]) -> bool:
+    """Whether one of the names is read before it is given something."""
+    given: set[str] = set()
+    for node in body:
+        reads = names_in(node.value if isinstance(node, ast.Assign) else node, ast.Load)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            reads |= {node.target.id}
+        own = {name for one in node.body for name in _given(one)} if isinstance(node, ast.If) else set()
+        first = _read_before(node.body, own - given) if isinstance(node, ast.If) else False
+        if first or (reads & named) - given - own:
+            return True
+        given |= _given(node)
+    return False
+
+
+def _is_apart(loop: ast.For, name: str, row: str, step: ast.expr | None) -> bool:
+    """Whether turns use different parts of a reference: ``x[row : row + S, ...]`` or ``x[..., row, ...]``."""
+    uses = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
+    found = [one for one in ast.walk(loop) if isinstance(one, ast.Subscript) and one.value in uses]
+    kinds = [one for one in ast.walk(loop) if isinstance(one, ast.Attribute) and one.value in uses]
+    if len(found) + len(kinds) != len(uses) or not all(one.attr in ("dtype", "shape") for one in kinds):
+        return False
+    every = [_place(one, row, step) for one in found]
+    return None not in every and len(set(every)) == 1
+
+
+def _place(node: ast.Subscript, row: str, step: ast.expr | None) -> int | None:
+    """Which side of a part is the turn's own."""
+    sides = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for at, side in enumerate(sides):
+        match side:
+            case ast.Name(id=name) if name == row:
+                return at
+            case ast.Slice(
+                lower=ast.Name(id=name), upper=ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length)
+            ):
+                if name == again == row and step is not None and ast.dump(length) == ast.dump(step):
+                    return at
+    return None
