@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import free_name, indented, made, movable, runs_when
+from ratchet.advise.stages import tiles_of
 from ratchet.kernelfile.program import Kernel, calls, is_call, num_programs, parts, program_id
 from ratchet.kernelfile.shapes import Shapes
 from ratchet.kernelfile.syntax import Change, File, first_line, lines_of, names_in
@@ -80,14 +81,15 @@ def _masks(kernel: Kernel) -> Iterator[_Mask]:
 def _scopes(kernel: Kernel, shapes: Shapes, function: ast.FunctionDef) -> Iterator[_Scope]:
     """The statements of a function, and those of a loop over strips that is all that it does."""
     yield _Scope(kernel=kernel, shapes=shapes, function=function, body=function.body, loops={})
-    match function.body:
-        case [ast.For(target=ast.Name(id=name), iter=ast.Call(args=[first, end, step]) as counted, orelse=[]) as loop]:
-            start, stop, by = (kernel.file.number(one) for one in (first, end, step))
-            known = is_call(counted, "range") and all(kernel.known(one) for one in (first, end, step))
-            if known and start is not None and stop is not None and by and (stop - start) % by == 0:
-                text = kernel.file.text
-                ends = {name: (text(first), f"{text(end)} - {text(step)}")}
-                yield _Scope(kernel=kernel, shapes=shapes, function=function, body=loop.body, loops=ends)
+    tiles = tiles_of(function)
+    if tiles is not None and len(tiles.counted.args) == 3:
+        first, end, step = tiles.counted.args
+        start, stop, by = (kernel.file.number(one) for one in (first, end, step))
+        known = all(kernel.known(one) for one in (first, end, step))
+        if known and start is not None and stop is not None and by and (stop - start) % by == 0:
+            text = kernel.file.text
+            ends = {tiles.row: (text(first), f"{text(end)} - {text(step)}")}
+            yield _Scope(kernel=kernel, shapes=shapes, function=function, body=tiles.body, loops=ends)
 
 
 def is_lowest(node: ast.expr) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.mask import is_lowest
 from ratchet.advise.pattern import free_name, made, movable, runs_when
+from ratchet.advise.stages import Tiles, tiles_of
 from ratchet.advise.staggered import loop_end
 from ratchet.kernelfile.program import Kernel, calls, is_call, program_id, same
 from ratchet.kernelfile.shapes import LANES
@@ -171,8 +172,7 @@ class _Divided:
 
     loop: ast.FunctionDef
     work: ast.FunctionDef
-    strips: ast.For
-    row: str
+    strips: Tiles
     strip: ast.expr
     """Rows of a strip."""
     rows: ast.expr
@@ -195,12 +195,12 @@ def _triangle(kernel: Kernel, loop: ast.FunctionDef) -> Iterator[Rewrite]:
     margin, inner = " " * loop.col_offset, " " * found.strips.body[0].col_offset
     last = found.work.args.args[-1]
     after = file.line_start(last.lineno) + last.col_offset + len(last.arg)
+    row = found.strips.row
     head = (
         f"{inner}{width} = {texts['side']}\n"
         f"{inner}if {flag}:\n"
-        f"{inner}    {width} = min({texts['side']}, {found.row} + {texts['strip']} - {block} * {texts['side']})\n"
+        f"{inner}    {width} = min({texts['side']}, {row} + {texts['strip']} - {block} * {texts['side']})\n"
     )
-    assert isinstance(found.strips.iter, ast.Call)
     start = f"{block} * {texts['side']} // {texts['strip']} * {texts['strip']} if {flag} else 0"
     at = file.line_start(first_line(found.strips.body[0]))
     called = f"{found.work.name}({found.first} * ({texts['rows']} // {texts['side']}) + {block}, True, {block})"
@@ -208,7 +208,7 @@ def _triangle(kernel: Kernel, loop: ast.FunctionDef) -> Iterator[Rewrite]:
     changes = [
         Change(start=after, end=after, text=f", {block}=0"),
         Change(start=at, end=at, text=head),
-        file.replaced(found.strips.iter.args[0], start),
+        file.replaced(found.strips.counted.args[0], start),
         *(file.replaced(one, width) for one in lengths),
         Change(start=file.line_start(first_line(loop)), end=file.span(loop)[1], text=text),
     ]
@@ -226,21 +226,11 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
             works = [one for one in kernel.body.body if isinstance(one, ast.FunctionDef) and one.name == called]
         case _:
             return None
-    match works:
-        case [
-            ast.FunctionDef(
-                args=ast.arguments(args=[place, _], defaults=[]),
-                body=[
-                    *waits,
-                    ast.For(
-                        target=ast.Name(id=row), iter=ast.Call(args=[ast.Constant(value=0), rows, strip]) as counted
-                    ) as strips,
-                ],
-            ) as work
-        ] if is_call(counted, "range") and all(isinstance(one, ast.Expr) for one in waits):
-            mask = _mask(kernel, strips, row, place.arg)
-        case _:
-            return None
+    tiles = tiles_of(works[0]) if len(works) == 1 and _takes_two(works[0]) else None
+    if tiles is None or len(tiles.counted.args) != 3 or file.number(tiles.counted.args[0]) != 0:
+        return None
+    work, (_, rows, strip) = works[0], tiles.counted.args
+    mask = _mask(kernel, tiles, work.args.args[0].arg)
     if mask is None:
         return None
     outer, side = mask
@@ -252,17 +242,22 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
     if not reaches:
         return None
     return _Divided(
-        loop=loop, work=work, strips=strips, row=row, strip=strip, rows=rows, side=side, first=outer
+        loop=loop, work=work, strips=tiles, strip=strip, rows=rows, side=side, first=outer
     )  # fmt: skip
 
 
-def _mask(kernel: Kernel, strips: ast.For, row: str, place: str) -> tuple[str, ast.expr] | None:
+def _takes_two(work: ast.FunctionDef) -> bool:
+    """Whether a function takes a place and whether it masks."""
+    return len(work.args.args) == 2 and not work.args.defaults
+
+
+def _mask(kernel: Kernel, strips: Tiles, place: str) -> tuple[str, ast.expr] | None:
     """The place of the queries' block and the columns of a block, of ``columns <= rows`` in ``if flag:``."""
     masks = [
-        one.args[0] for one in calls(strips, "where")
+        one.args[0] for node in strips.body for one in calls(node, "where")
         if len(one.args) == 3 and is_lowest(one.args[2]) and isinstance(one.args[0], ast.Compare)
     ]  # fmt: skip
-    if len(masks) != 1 or len(calls(strips, "broadcasted_iota")) != 2:
+    if len(masks) != 1 or sum(len(calls(node, "broadcasted_iota")) for node in strips.body) != 2:
         return None
     match masks[0]:
         case ast.Compare(left=left, ops=[ast.LtE()], comparators=[right]):
@@ -280,14 +275,14 @@ def _mask(kernel: Kernel, strips: ast.For, row: str, place: str) -> tuple[str, a
     across, down = ends
     assert across is not None
     assert down is not None
-    rest = [one for one in down if not (isinstance(one, ast.Name) and one.id == row)]
+    rest = [one for one in down if not (isinstance(one, ast.Name) and one.id == strips.row)]
     if len(across) != 1 or len(rest) != 1 or len(down) != 2:
         return None
     match across[0], rest[0]:
         case (
             ast.BinOp(left=ast.Name(id=index), op=ast.Mult(), right=side),
             ast.BinOp(left=ast.Name(id=outer), op=ast.Mult(), right=height),
-        ) if index == place and isinstance(strips.iter, ast.Call) and same(height, strips.iter.args[1]):
+        ) if index == place and same(height, strips.counted.args[1]):
             return outer, side
     return None
 
@@ -326,7 +321,7 @@ def _lengths(kernel: Kernel, found: _Divided) -> list[ast.expr] | None:
     known: list[ast.expr] = []
     kept: set[int] = set()
     place = found.work.args.args[0].arg
-    for node in ast.walk(found.strips):
+    for node in _inside(found):
         match node:
             case ast.BinOp(left=ast.Name(id=name), op=ast.Mult(), right=side) if name == place:
                 kept.add(id(side))
@@ -343,7 +338,7 @@ def _lengths(kernel: Kernel, found: _Divided) -> list[ast.expr] | None:
             case ast.Call(args=[ast.Constant(value=0), side, ast.Constant()]) if is_call(node, "range"):
                 known.append(side)
     lengths = [one for one in known if same(one, found.side)]
-    uses = [one for one in ast.walk(found.strips) if isinstance(one, ast.expr) and same(one, found.side)]
+    uses = [one for one in _inside(found) if isinstance(one, ast.expr) and same(one, found.side)]
     understood = {id(one) for one in lengths} | kept
     blocks = [ref for ref in kernel.refs if any(same(one, found.side) for one in ref.block or ())]
     if any(id(one) not in understood for one in uses) or blocks or _whole_names(found):
@@ -351,9 +346,13 @@ def _lengths(kernel: Kernel, found: _Divided) -> list[ast.expr] | None:
     return lengths
 
 
+def _inside(found: _Divided) -> Iterator[ast.AST]:
+    return (one for node in found.strips.nodes for one in ast.walk(node))
+
+
 def _whole_names(found: _Divided) -> bool:
     """Whether the loop guards more than the mask with its flag."""
     flag = found.work.args.args[1].arg
-    asks = [one for one in ast.walk(found.strips) if isinstance(one, ast.Name) and one.id == flag]
-    tests = [one for one in ast.walk(found.strips) if isinstance(one, ast.If)]
-    return len(asks) != len(tests) or any(runs_when(one) is not None for one in ast.walk(found.strips))
+    asks = [one for one in _inside(found) if isinstance(one, ast.Name) and one.id == flag]
+    tests = [one for one in _inside(found) if isinstance(one, ast.If)]
+    return len(asks) != len(tests) or any(runs_when(one) is not None for one in _inside(found))

@@ -3,12 +3,53 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ratchet.kernelfile.program import PRODUCTS, Kernel, is_call
 from ratchet.kernelfile.syntax import names_in
 
 Stages = Sequence[Sequence[ast.stmt]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiles:
+    """A function that does nothing but run tiles: ``for row in range(…)``, or the same in stages."""
+
+    row: str
+    counted: ast.Call
+    """The ``range``."""
+    body: Sequence[ast.stmt]
+    """What is done for each tile."""
+    nodes: tuple[ast.AST, ...]
+
+
+def tiles_of(function: ast.FunctionDef) -> Tiles | None:
+    """The tiles of a function; None for one that does something else."""
+    match without_waits(function):
+        case [ast.For(target=ast.Name(id=row), iter=ast.Call() as counted, orelse=[]) as loop]:
+            nodes: tuple[ast.AST, ...] = (loop,)
+            body = loop.body
+        case [
+            ast.FunctionDef(args=ast.arguments(args=[ast.arg(arg=row)])) as tile,
+            ast.Expr(
+                value=ast.Call(args=[ast.ListComp(elt=ast.Call(func=ast.Name(id=name)), generators=[each]), _])
+            ) as run,
+        ] if name == tile.name and isinstance(each.iter, ast.Call) and not each.ifs:
+            nodes, body, counted = (tile, run), tile.body, each.iter
+        case _:
+            return None
+    return Tiles(row=row, counted=counted, body=body, nodes=nodes) if is_call(counted, "range") else None
+
+
+def without_waits(function: ast.FunctionDef) -> list[ast.stmt]:
+    """The statements of a function behind calls that it begins with, such as waits for what it reads."""
+    return list(itertools.dropwhile(_calls, function.body))
+
+
+def _calls(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
 
 
 def stages_of(body: Sequence[ast.stmt]) -> Stages:

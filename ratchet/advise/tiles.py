@@ -12,6 +12,7 @@ from functools import cached_property
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import added, free_name, indented, made, movable
+from ratchet.advise.stages import without_waits
 from ratchet.kernelfile.program import PRODUCTS, Kernel, calls, is_call, is_part, is_whole, kernels, keyword
 from ratchet.kernelfile.shapes import Shapes
 from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in
@@ -208,9 +209,14 @@ class _Block:
             name for name, block in blocks.items() if block and len(block) == 2 and ast.unparse(block[0]) == self.side
         ]
 
+    @cached_property
+    def body(self) -> list[ast.stmt]:
+        """Its statements behind calls that it begins with, such as waits for what it reads."""
+        return without_waits(self.function)
+
     def nodes(self) -> Iterator[ast.AST]:
-        """Of its statements."""
-        return (node for statement in self.function.body for node in ast.walk(statement))
+        """Of these statements."""
+        return (node for statement in self.body for node in ast.walk(statement))
 
 
 def strips(kernel: Kernel) -> Iterator[Rewrite]:
@@ -235,16 +241,16 @@ def _stripped(block: _Block) -> Iterator[Rewrite]:
     rows = kernel.number(block.rows)
     if rows is None or rows % 2 or rows // 2 < _LEAST_ROWS or not kernel.known(block.rows):
         return
-    if not movable(file, *function.body) or not _apart(block):
+    if not block.body or not movable(file, *block.body) or not _apart(block):
         return
     length, at = free_name(file, "STRIP"), free_name(file, "row")
-    margin = " " * function.body[0].col_offset
-    changes = indented(file, function.body, f"{margin}for {at} in range(0, {block.side}, {length}):\n")
+    margin = " " * block.body[0].col_offset
+    changes = indented(file, block.body, f"{margin}for {at} in range(0, {block.side}, {length}):\n")
     for node in block.nodes():
         changes |= _of_strip(block, node, at, length)
     top = file.line_start(first_line(kernel.body))
     changes.add(Change(start=top, end=top, text=f"{length} = {rows // 2}\n\n\n"))
-    yield from made(file, Edit.STRIPS, changes, lines=lines_of(*function.body), subject=function.name, factor=2.0)
+    yield from made(file, Edit.STRIPS, changes, lines=lines_of(*block.body), subject=function.name, factor=2.0)
 
 
 def _of_strip(block: _Block, node: ast.AST, at: str, length: str) -> set[Change]:

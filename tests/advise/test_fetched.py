@@ -34,6 +34,14 @@ def test_a_loop_is_parted_and_its_tiles_are_joined_after_that_too():
     assert "        _await(turns[-1] + 1)\n        def _tile(block, there, row):" in last(text, Edit.TURNS)
 
 
+def test_a_block_is_cut_in_strips_behind_its_wait():
+    text = once(once(LOOP, Edit.FETCH), Edit.STRIPS)
+    assert (
+        "            _await(there + 1)\n            for row in range(0, ACROSS, STRIP):\n                seen = "
+        in text
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -65,6 +65,13 @@ def test_a_block_without_tiles_is_cut_in_strips_that_overlap():
     assert "            _staggered([_tile(row) for row in range(0, ACROSS, STRIP)], 3)" in text
 
 
+def test_tiles_in_stages_are_masked_parted_and_cut_as_others_are():
+    text = last(once(BLOCKS, Edit.RESIDENT), Edit.STAGGER)
+    for edit in (Edit.MASK, Edit.PART, Edit.TRIANGLE):
+        text = once(text, edit)
+    assert text.replace("STRIP = 128", "STRIP = 256") == STAGES
+
+
 @pytest.mark.parametrize(
     ("text", "edit", "old", "new"),
     [
