@@ -33,7 +33,7 @@ from ratchet.advise.advice import Advice, Edit, Evidence, Record, Rewrite
 from ratchet.advise.prediction import Fate, Prediction, fate
 from ratchet.kernelfile.knobs import in_words
 from ratchet.kernelfile.program import Kernel, kernels
-from ratchet.kernelfile.syntax import File
+from ratchet.kernelfile.syntax import File, tree
 from ratchet.values import SourceLine, Timeline
 from ratchet.values.blame import LineCost
 from ratchet.values.loss import IdleSteps, Loss, LossKind, MatrixBound, Spills, Stalls, Waits
@@ -181,7 +181,7 @@ def rewrites(file: File) -> tuple[Rewrite, ...]:
 def program(source: bytes) -> str:
     """Equal for versions that differ in comments and layout alone; those that are no Python differ by their bytes."""
     try:
-        text = ast.dump(ast.parse(source)).encode()
+        text = ast.dump(tree(source)).encode()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         text = source
     return hashlib.sha256(text).hexdigest()

@@ -18,7 +18,7 @@ from ratchet.advise.stages import Tiles, tiles_of
 from ratchet.advise.staggered import loop_end
 from ratchet.kernelfile.program import Kernel, calls, is_call, program_id, same
 from ratchet.kernelfile.shapes import LANES
-from ratchet.kernelfile.syntax import Change, File, assignments, first_line, lines_of, names_in
+from ratchet.kernelfile.syntax import Change, File, assignments, expression, first_line, lines_of, names_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def _implied(kernel: Kernel, two: _Two) -> bool:
                 return False
             most = f"{kernel.file.pallas}.cdiv({text}, {step})" if isinstance(op, ast.Lt) else f"({text}) // {step} + 1"
             ends = two.end.args if is_call(two.end, "minimum") else [two.end]
-            return any(same(one, ast.parse(most, mode="eval").body) for one in ends)
+            return any(same(one, expression(most)) for one in ends)
     return False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.kernelfile.program import Kernel, is_call, keyword, parts, program_id, same
-from ratchet.kernelfile.syntax import CLAIMS, Change, File, assignments, changed, first_line
+from ratchet.kernelfile.syntax import CLAIMS, Change, File, assignments, changed, first_line, tree
 from ratchet.values import Literal
 
 INDENT = "    "
@@ -26,7 +26,7 @@ def made(
     """The file with an edit made; nothing where two of its changes overlap, or the result is no Python."""
     try:
         after = changed(file.source, changes)
-        ast.parse(after)
+        tree(after)
     except (ValueError, SyntaxError):
         return
     yield Rewrite(edit=edit, after=after, lines=lines, subject=subject, point=point or {}, factor=factor)

@@ -17,7 +17,7 @@ from ratchet.advise.pattern import INDENT, free_name, made, movable
 from ratchet.advise.stages import Stages, in_order, independent, is_plain, stages_of, stored, yielded
 from ratchet.kernelfile.program import PRODUCTS, REDUCTIONS, Kernel, calls, is_call, kernels
 from ratchet.kernelfile.shapes import LANES
-from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in
+from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in, tree
 
 _AT_ONCE = (2, 4)
 """Turns of a loop that are one afterwards: a constant of the file, which larger blocks double."""
@@ -294,7 +294,7 @@ def _driver(kernel: Kernel, wanted: tuple[str, str], constant: str = "") -> tupl
     """The name of the function that runs stages, and what puts it and a constant above the kernel's."""
     name, text = wanted
     known = kernel.file.functions.get(name)
-    if known is not None and ast.unparse(known) == ast.unparse(ast.parse(text.format(name))):
+    if known is not None and ast.unparse(known) == ast.unparse(tree(text.format(name))):
         return name, {_above(kernel, constant)} if constant else set()
     name = free_name(kernel.file, name)
     return name, {_above(kernel, constant + ("\n\n" if constant else "") + text.format(name))}

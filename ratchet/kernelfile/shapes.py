@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ratchet.kernelfile.program import REDUCTIONS, Kernel, has_all_lanes, is_call, is_part, is_whole, keyword, parts
-from ratchet.kernelfile.syntax import Change
+from ratchet.kernelfile.syntax import Change, expression
 
 LANES = 128
 _ELEMENTWISE = (
@@ -101,7 +101,7 @@ class Shapes:
     def number(self, side: str) -> int | None:
         """A side as an integer."""
         try:
-            return self.kernel.file.number(ast.parse(side, mode="eval").body)
+            return self.kernel.file.number(expression(side))
         except SyntaxError:
             return None
 

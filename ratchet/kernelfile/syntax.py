@@ -31,6 +31,18 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
 }
 
 
+def tree(source: bytes | str) -> ast.Module:
+    """A syntax tree, one at a time. Raises what ``ast.parse`` does."""
+    with PARSING:
+        return ast.parse(source)
+
+
+def expression(text: str) -> ast.expr:
+    """The syntax tree of an expression. Raises what ``ast.parse`` does."""
+    with PARSING:
+        return ast.parse(text, mode="eval").body
+
+
 def parsed(source: bytes, name: str) -> ast.Module:
     """The syntax tree of a file of any encoding.
 
@@ -38,8 +50,7 @@ def parsed(source: bytes, name: str) -> ast.Module:
       Refusal: ``SYNTAX_ERROR``; ``name`` is what the file is called there.
     """
     try:
-        with PARSING:
-            return ast.parse(source)
+        return tree(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Refusal(Status.SYNTAX_ERROR, f"{name}: {error}") from None
 

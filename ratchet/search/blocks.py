@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ratchet.advise.tiles import tiles
 from ratchet.kernelfile.program import is_call
-from ratchet.kernelfile.syntax import File, names_in
+from ratchet.kernelfile.syntax import File, expression, names_in
 from ratchet.values import Literal
 
 SMALL, LARGE = (1, 64), (16, 2048)
@@ -44,7 +44,7 @@ def conditions(file: File, names: frozenset[str]) -> tuple[str, ...]:
         if left is None or right is None or not left >= right > 0 or left % right:
             continue
         over, under = (_written(file, one, names, _DEPTH) for one in (whole, part))
-        if over and under and names & names_in(ast.parse(f"{over}, {under}")):
+        if over and under and names & names_in(expression(f"{over}, {under}")):
             found[f"({over}) >= ({under}) and ({over}) % ({under}) == 0"] = None
     return tuple(found)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.kernelfile.knobs import choices, knobs, tuning, values
-from ratchet.kernelfile.syntax import File
+from ratchet.kernelfile.syntax import File, expression
 from ratchet.search import blocks
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
@@ -60,7 +60,7 @@ class Constraint:
         if len(text) > _MOST_CHARACTERS:
             raise _refused(text, f"has {len(text)} characters, at most {_MOST_CHARACTERS} are read")
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
+            tree = expression(text.strip())
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             raise _refused(text, f"is no Python expression ({type(error).__name__})") from None
         for node in ast.walk(tree):
