@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.mask import is_lowest
 from ratchet.advise.pattern import free_name, made, movable, runs_when
-from ratchet.advise.stages import Tiles, tiles_of
-from ratchet.advise.staggered import loop_end
+from ratchet.advise.stages import Tiles, loop_end, tiles_of
 from ratchet.kernelfile.program import Kernel, calls, is_call, program_id, same
 from ratchet.kernelfile.shapes import LANES
 from ratchet.kernelfile.syntax import Change, File, assignments, expression, first_line, lines_of, names_in

@@ -43,6 +43,14 @@ def tiles_of(function: ast.FunctionDef) -> Tiles | None:
     return Tiles(row=row, counted=counted, body=body, nodes=nodes) if is_call(counted, "range") else None
 
 
+def loop_end(kernel: Kernel, node: ast.FunctionDef) -> ast.expr | None:
+    """``end`` of ``@pl.loop(0, end)`` over a function of the place."""
+    match node.decorator_list:
+        case [ast.Call(args=[first, end], keywords=[]) as call] if is_call(call, "loop") and len(node.args.args) == 1:
+            return end if kernel.file.number(first) == 0 else None
+    return None
+
+
 def without_waits(function: ast.FunctionDef) -> list[ast.stmt]:
     """The statements of a function behind calls that it begins with, such as waits for what it reads."""
     return list(itertools.dropwhile(_calls, function.body))

@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ratchet.advise import tiles
+from ratchet.advise import parted, tiles
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, free_name, made, movable
-from ratchet.advise.stages import Stages, in_order, independent, is_plain, stages_of, stored, yielded
+from ratchet.advise.stages import Stages, in_order, independent, is_plain, loop_end, stages_of, stored, yielded
 from ratchet.kernelfile.program import PRODUCTS, REDUCTIONS, Kernel, calls, is_call, kernels
 from ratchet.kernelfile.shapes import LANES
 from ratchet.kernelfile.syntax import Change, File, changed, first_line, lines_of, names_in, tree
@@ -47,13 +47,17 @@ _DRIVERS = {Edit.STAGGER: ("_staggered", _STAGGERED), Edit.ABREAST: ("_abreast",
 
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
-    """Loops over tiles in stages; loops with products whose turns overlap; several turns of what is in stages."""
+    """Loops over tiles in stages; loops with products whose turns overlap; several turns of what is in stages.
+
+    Turns are joined where no triangle is left to cut, which is the larger gain and is not seen in joined ones.
+    """
+    whole = not any(one.edit is Edit.TRIANGLE for one in parted.rewrites(kernel))
     for node in ast.walk(kernel.body):
         if isinstance(node, ast.For):
             yield from _tiles(kernel, node)
         if isinstance(node, ast.FunctionDef) and (end := loop_end(kernel, node)) is not None:
             yield from _turns(kernel, node, end)
-            yield from _joined(kernel, node, end)
+            yield from _joined(kernel, node, end) if whole else ()
     for strips in tiles.strips(kernel):
         yield from _strips(kernel, strips)
 
@@ -73,14 +77,6 @@ def _strips(kernel: Kernel, strips: Rewrite) -> Iterator[Rewrite]:
             ]
             for one in (one for node in loops for one in _tiles(other, node) if one.edit is Edit.STAGGER):
                 yield replace(one, lines=strips.lines, subject=f"{strips.subject} in strips of {rows // parts} rows")
-
-
-def loop_end(kernel: Kernel, node: ast.FunctionDef) -> ast.expr | None:
-    """``end`` of ``@pl.loop(0, end)`` over a function of the place."""
-    match node.decorator_list:
-        case [ast.Call(args=[first, end], keywords=[]) as call] if is_call(call, "loop") and len(node.args.args) == 1:
-            return end if kernel.file.number(first) == 0 else None
-    return None
 
 
 def _tiles(kernel: Kernel, loop: ast.For) -> Iterator[Rewrite]:
