@@ -83,8 +83,7 @@ def _addend(value: ast.expr, name: str, shapes: Shapes) -> tuple[ast.Call, str] 
         if len(mine) != 1 or not any(has_all_lanes(one, (name,)) for one in factors):
             continue
         shape = shapes.of(new.args[0])
-        number = shapes.number(shape.sides[-1]) if shape is not None and len(shape.sides) == 2 else None
-        if shape is not None and number is not None and number % LANES == 0:
+        if shape is not None and len(shape.sides) == 2 and shapes.has_whole_lanes(shape.sides[-1]):
             return new, shape.sides[-1]
     return None
 

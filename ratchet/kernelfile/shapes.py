@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from ratchet.kernelfile.program import REDUCTIONS, Kernel, has_all_lanes, is_call, is_part, is_whole, keyword, parts
-from ratchet.kernelfile.syntax import Change, expression
+from ratchet.kernelfile.syntax import Change, assignments, expression
 
 LANES = 128
 _ELEMENTWISE = (
@@ -105,6 +106,36 @@ class Shapes:
         except SyntaxError:
             return None
 
+    def has_whole_lanes(self, side: str) -> bool:
+        """Whether a side is a multiple of LANES, be it a constant or whatever a name is given."""
+        number = self.number(side)
+        if number is not None:
+            return number % LANES == 0
+        stores = (node for node in ast.walk(self.kernel.body) if isinstance(node, ast.Assign))
+        values = [value for node in stores for name, value in assignments([node]) if name == side]
+        return bool(values) and all(map(self._is_multiple, values))
+
+    def _is_multiple(self, node: ast.expr) -> bool:
+        """Of LANES."""
+        number = self.kernel.file.number(node)
+        match node:
+            case _ if number is not None:
+                return number % LANES == 0
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right) | ast.IfExp(body=left, orelse=right):
+                return self._is_multiple(left) and self._is_multiple(right)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self._is_multiple(left) or self._is_multiple(right)
+            case ast.Call(args=arguments) if is_call(node, "min"):
+                return all(map(self._is_multiple, arguments))
+            case ast.Name(id=name):
+                ranges = [one.iter for one in ast.walk(self.kernel.body) if _counts(one, name)]
+                return bool(ranges) and all(map(self._steps_by_lanes, ranges))
+        return False
+
+    def _steps_by_lanes(self, node: ast.expr) -> bool:
+        ends = [node.args[0], node.args[2]] if is_call(node, "range") and len(node.args) == 3 else []
+        return bool(ends) and all(map(self._is_multiple, ends))
+
     def ref(self, name: str) -> Shape | None:
         """The block of a reference."""
         ref = self.kernel.by_name.get(name)
@@ -173,9 +204,9 @@ class Shapes:
     def _spread(self, node: ast.expr, side: str) -> None:
         """Let equal lanes be as many as ``side``."""
         number = self.number(side)
-        if number is None or (number > LANES and number % LANES):
+        if not self.has_whole_lanes(side) and (number is None or number > LANES):
             raise Unknown
-        if number > LANES:
+        if number is None or number > LANES:
             factor = side if side.isidentifier() or side.isdigit() else f"({side})"
             self._wrap(node, f"{self._numpy()}.tile(", f", (1, {factor} // {LANES}))")
         elif number < LANES:
@@ -282,6 +313,13 @@ class Shapes:
             for one in ast.walk(node):
                 if isinstance(one, ast.Name) and (shape := self._name(one.id)) is not None and shape.wide:
                     raise Unknown
+
+
+def _counts(node: ast.AST, name: str) -> TypeGuard[ast.For | ast.comprehension]:
+    """Whether a loop or a comprehension counts by this name."""
+    return (
+        isinstance(node, ast.For | ast.comprehension) and isinstance(node.target, ast.Name) and node.target.id == name
+    )
 
 
 def _side(part: ast.expr, side: str) -> str | None:

@@ -70,6 +70,10 @@ def test_tiles_in_stages_are_masked_parted_and_cut_as_others_are():
     for edit in (Edit.MASK, Edit.PART, Edit.TRIANGLE):
         text = once(text, edit)
     assert text.replace("STRIP = 128", "STRIP = 256") == STAGES
+    text = once(once(STAGES, Edit.WIDE), Edit.LANES)
+    assert "np.exp(seen - np.tile(highest, (1, width // 128)))" in text
+    assert "sum(part[:, at : at + 128] for at in range(0, width, 128))" in text
+    assert edits(STAGES.replace("width = min(ALONG, ", "width = min(ALONG, 1 + "), Edit.WIDE) == []
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,7 @@ STEPS = (
     STAGES,
     edits(STAGES, Edit.TURNS)[0].after.decode(),
     last(STAGES, Edit.TURNS),
+    once(once(STAGES, Edit.WIDE), Edit.LANES),
 )
 
 
