@@ -16,7 +16,7 @@ from ratchet.advise.resident import Walk, when
 from ratchet.kernelfile.program import Kernel, Ref, keyword, num_programs, parts, program_id
 from ratchet.kernelfile.syntax import Change, lines_of, names_in
 
-_AT_ONCE = (2, 4)
+_AT_ONCE = (2, 4, 8)
 
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
@@ -104,7 +104,8 @@ def _is_plain(node: ast.stmt) -> bool:
     """Assignments, and what tiles in stages are written as."""
     runs = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
     defines = isinstance(node, ast.FunctionDef) and not node.decorator_list
-    return runs or defines or isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+    tiles = isinstance(node, ast.For) and isinstance(node.target, ast.Name)  # of pages it is a tuple: they are taken
+    return runs or defines or tiles or isinstance(node, ast.Assign | ast.AugAssign)
 
 
 def _counted(walk: Walk, ends: Sequence[ast.stmt], times: int) -> Iterator[Change]:

@@ -39,6 +39,8 @@ def test_pages_are_read_several_at_a_time():
     )
     assert "k, k, v, v)\n" in PAGES
     assert "@pl.when(page == PAGES // 2 - 1)" in PAGES
+    assert [one.factor for one in edits(ABREAST, Edit.PAGES)] == [2, 4, 8]
+    assert edits(PAGES, Edit.PAGES) == []
 
 
 def test_tiles_that_do_not_meet_go_side_by_side():
