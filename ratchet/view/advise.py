@@ -34,19 +34,48 @@ _WHAT: Mapping[Edit, str] = {
     Edit.DIVIDE: "multiply by the reciprocal of each row's divisor",
     Edit.UNROLL: "unroll a loop",
     Edit.PART: "walk the blocks that are attended whole in a loop of their own, without a mask or a branch",
-    Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it, as splash attention does",
-    Edit.STAGGER: "multiply for the next tile before the work on this one is done, in FlashAttention-3's order",
+    Edit.TRIANGLE: "multiply each strip of rows with the columns that the mask leaves it",
+    Edit.STAGGER: "multiply for the next tile before the work on this one is done",
     Edit.TURNS: "several turns of a loop in one, the next one's products begun before the last one's are used",
     Edit.ABREAST: "a statement for all tiles before the next one, so that none waits for what it has just begun",
-    Edit.GROUP: "larger blocks with all heads, and a loop over them in a step, as paged attention kernels group heads",
-    Edit.PAGES: "the same array several times, each with a page of its own, as JAX's paged attention takes several",
-    Edit.JOIN: "one kernel for both, which reads what they share once, as a kept experiment did with gradients",
+    Edit.GROUP: "larger blocks with all heads, and a loop over them in a step",
+    Edit.PAGES: "the same array several times, each with a page of its own",
+    Edit.JOIN: "one kernel for both, which reads what they share once",
     Edit.FETCH: "start copying what stays in VMEM in pieces, and wait for each where it is needed first",
     Edit.TRANSPOSE: "take the array as it lies and contract its other side, so that XLA writes no transposed copy",
-    Edit.FUSE: "do to each block what XLA does to the whole array in HBM, as allow_input_fusion hints",
-    Edit.SWAP: "walk the grid in the other order, so that another operand's block stays (Pallas's matmul guide)",
+    Edit.FUSE: "do to each block what XLA does to the whole array in HBM",
+    Edit.SWAP: "walk the grid in the other order, so that another operand's block stays",
     Edit.PAIR: "two edits of which none helps alone",
 }
+ORIGINS: Mapping[Edit, str] = {
+    Edit.LARGER: "tables of blocks of JAX's own kernels",
+    Edit.VMEM: "tables of blocks of JAX's own kernels",
+    Edit.SMALLER: "tables of blocks of JAX's own kernels",
+    Edit.RESIDENT: "kept experiments of kernel.py",
+    Edit.SKIP: "FlashAttention-2",
+    Edit.MASK: "FlashAttention-2",
+    Edit.STRIPS: "kept experiments of kernel.py",
+    Edit.SCALE: "kept experiments of kernel.py",
+    Edit.BASE_2: "FlashAttention-2",
+    Edit.NARROW: "Pallas's guide to matrix multiplication",
+    Edit.WIDE: "JAX's flash attention for TPUs",
+    Edit.LANES: "kept experiments of kernel.py",
+    Edit.DIVIDE: "FlashAttention-2",
+    Edit.UNROLL: "the option of Pallas's own loops",
+    Edit.PART: "FlashAttention-2, which masks the last blocks alone",
+    Edit.TRIANGLE: "kept experiments of kernel.py",
+    Edit.STAGGER: "FlashAttention-3",
+    Edit.TURNS: "FlashAttention-3, and modulo scheduling (Lam 1988)",
+    Edit.ABREAST: "examples/paged_decode.py",
+    Edit.GROUP: "JAX's paged attention",
+    Edit.PAGES: "JAX's paged attention, pages_per_compute_block",
+    Edit.JOIN: "a kept experiment of examples/layernorm_backward.py",
+    Edit.FETCH: "a kept experiment with attention",
+    Edit.TRANSPOSE: "layouts that XLA assigns to operands of custom calls",
+    Edit.FUSE: "allow_input_fusion of Pallas",
+    Edit.SWAP: "Pallas's guide to matrix multiplication",
+}
+"""A paper, a public kernel or a kept experiment that an edit comes from."""
 _LOSSES: Mapping[LossKind, str] = {
     LossKind.WAITS: "waiting for copies",
     LossKind.STALLS: "empty bundles that wait for results",
@@ -96,13 +125,17 @@ def _none(found: Outlook) -> str:
 def _lines(number: int, one: Modelled, base: Score) -> Iterator[str]:
     advice = one.advice
     yield f"{number}. {advice.rewrite.edit.field.value}: {title(advice)}"
-    yield f"   {_WHAT[advice.rewrite.edit]}"
+    yield f"   {_WHAT[advice.rewrite.edit]}{_origin(advice.rewrite.edit)}"
     yield f"   predicted {_predicted(one, base)}"
     yield f"   in this ledger: {_record(advice)}"
     if advice.lost_before:
         rows = ", ".join(map(clean, advice.lost_before[-3:]))
         yield f"   the same edit of another version was not kept: row {rows}"
     yield from (f"   about: {_evidence(found)}" for found in advice.evidence[:1])
+
+
+def _origin(edit: Edit) -> str:
+    return f" (from {ORIGINS[edit]})" if edit in ORIGINS else ""
 
 
 def _predicted(one: Modelled, base: Score) -> str:

@@ -13,6 +13,7 @@ from ratchet.advise.advice import Edit
 from ratchet.advise.advise import rewrites
 from ratchet.kernelfile.mutation import mutation
 from ratchet.kernelfile.syntax import File
+from ratchet.view.advise import ORIGINS
 from tests.advise.sources import ATTENTION, PRODUCT, ROWS, changed, edits, file_of, once
 from tests.imports import HERE
 
@@ -262,6 +263,10 @@ def test_loops_of_a_known_length_are_unrolled():
     assert [one.factor for one in edits(text, Edit.UNROLL)] == [2, 4]
     assert "plas.loop(0, WIDTH // 128, unroll=2)" in edits(text, Edit.UNROLL)[0].after.decode()
     assert edits(text.replace("WIDTH // 128", "x[0, 0]"), Edit.UNROLL) == []
+
+
+def test_every_edit_says_where_it_is_from():
+    assert set(ORIGINS) == set(Edit) - {Edit.PAIR}
 
 
 @pytest.mark.parametrize("text", ["", "x = 1\n", "def kernel_fn():\n    return 1\n", "import jax\njax.jit(f)(1)\n"])
