@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import made
-from ratchet.kernelfile.program import Kernel, Ref, has_all_lanes, is_call, keyword
+from ratchet.kernelfile.program import Kernel, Ref, has_all_lanes, is_call, kernels, keyword
 from ratchet.kernelfile.shapes import LANES, Shapes, Unknown
-from ratchet.kernelfile.syntax import lines_of, names_in
+from ratchet.kernelfile.syntax import File, lines_of, names_in
 
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Scratch of one column made as wide as the lanes; then its sums across lanes put off to where it is read."""
-    yield from _wide(kernel)
+    for wide in _wide(kernel):
+        yield wide
+        yield from _both(kernel, wide)
     for ref in kernel.refs:
         yield from _lane_sums(kernel, ref)
+
+
+def _both(kernel: Kernel, wide: Rewrite) -> Iterator[Rewrite]:
+    """Sums put off in what is wide now: wide statistics alone may cost more than they save."""
+    for other in kernels(File.of(wide.after, kernel.file.name)):
+        for ref in other.refs if other.body.name == kernel.body.name else ():
+            for one in _lane_sums(other, ref):
+                lines = tuple(sorted({*wide.lines, *one.lines}))
+                yield replace(one, lines=lines, subject=f"{one.subject}, {wide.subject} wide")
 
 
 def _wide(kernel: Kernel) -> Iterator[Rewrite]:

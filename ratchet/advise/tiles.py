@@ -117,7 +117,7 @@ def _sides(file: File) -> Iterator[tuple[bool, ast.expr]]:
             if ref.role != "scratch":
                 yield from ((True, side) for side in ref.block or ())
         for one in ast.walk(kernel.body):
-            if isinstance(one, ast.For) and is_call(one.iter, "range"):
+            if isinstance(one, ast.For | ast.comprehension) and is_call(one.iter, "range"):
                 yield from ((False, step) for step in one.iter.args[2:])
             if is_call(one, "loop", "fori_loop"):
                 yield from ((False, divisor) for bound in one.args[:2] for divisor in _divisors(bound))

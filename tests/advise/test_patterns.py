@@ -221,6 +221,7 @@ def test_fewer_lanes_than_a_register_are_cut_and_a_plain_column_is_spread():
 
 def test_wide_sums_are_added_up_per_lane():
     wide = once(ATTENTION, Edit.WIDE)
+    assert once(ATTENTION, Edit.LANES) == once(wide, Edit.LANES)
     text = once(wide, Edit.LANES)
     assert "sum(part[:, at : at + 128] for at in range(0, ALONG, 128)) + total[...] * less" in text
     assert "(mixed[...] / np.sum(total[...], axis=1, keepdims=True))" in text

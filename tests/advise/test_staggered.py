@@ -54,7 +54,7 @@ def test_tiles_are_in_stages_between_products():
     assert f"[_tile(block, there, row) for block, there in enumerate(turns) for row in {ROWS}]" in text
     assert "        _see([several * TURNS + one_2 for one_2 in range(TURNS)], False)\n" in text
     assert "    _see([here * (ACROSS // ALONG) + block for block in range(ACROSS // ALONG)], True)\n" in text
-    assert {"TURNS"} <= {one.subject for one in edits(text, Edit.LARGER)}
+    assert {"TURNS", "STRIP"} <= {one.subject for one in edits(text, Edit.LARGER)}
 
 
 def test_a_block_without_tiles_is_cut_in_strips_that_overlap():
