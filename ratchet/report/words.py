@@ -24,28 +24,18 @@ from ratchet.values.loss import (
 )
 from ratchet.view.ledger import ORIGINS
 from ratchet.view.losses import losses_in_words
+from ratchet.view.occupancy import UNITS as SLOTS_AND_CAUSES
 from ratchet.view.text import clean, clean_lines, fixed, kind_of, number
 
 UNITS = {
-    "MXU": "matrix units",
-    "XLU": "cross-lane units",
-    "VALU": "vector ALUs",
-    "VPOP": "result queues",
-    "EUP": "transcendental unit",
+    **SLOTS_AND_CAUSES,
     "VLOAD": "vector loads",
     "VSTORE": "vector stores",
     "SALU": "scalar unit",
-    "SPILL": "spill stores",
-    "FILL": "spill loads",
     "HBM": "HBM",
     "links": "links between chips",
     "outside": "operations outside of the kernels",
     "stalls": "empty bundles",
-    "MXU results": "results of matrix units",
-    "MXU weights": "weights of matrix units",
-    "stores": "stores",
-    "other": "order of the program",
-    "branch": "branches",
 }
 """What a unit is called."""
 _REGIMES = {
