@@ -59,7 +59,7 @@ class Steps:
     """Runs the steps in order. A step whose needs are missing is left out; one that can run still runs.
 
     A step may begin before its turn, beside others. It counts where it ends, so the first failure in the order of
-    the table decides, whichever was done first.
+    the table decides, whichever was done first; values that were not worth their time are none.
 
     Whatever a step raises becomes its status: a refusal its own, trouble of the machine's ``NO_SPACE`` or
     ``INFRASTRUCTURE``, anything else ``INTERNAL``, with the traceback in ``internal_error``.
@@ -152,7 +152,7 @@ class Steps:
 
     def _end(self, name: str, status: Status, summary: str, seconds: float) -> None:
         self.steps.append(Step(name=name, status=status, seconds=seconds, summary=summary))
-        if self.passed and status is not Status.PASS:
+        if self.status in (Status.PASS, Status.UNCHECKED) and status is not Status.PASS:  # values that nobody asked for
             self.status, self.reason = status, f"{name}: {summary}"
         self._progress.done(name, summary, seconds, status in (Status.PASS, Status.UNCHECKED))
 

@@ -65,6 +65,15 @@ def test_the_first_failure_decides_and_later_steps_still_run():
     assert steps.passing("worth it") is None
 
 
+def test_values_that_were_not_worth_checking_hide_no_failure():
+    steps = Steps(Silent())
+    steps.run("correctness", raises, Refusal(Status.UNCHECKED, "only its latency was asked for"))
+    assert (steps.status, steps.passed) == (Status.UNCHECKED, False)
+    steps.run("schedule", raises, Refusal(Status.DEADLOCK, "all wait"))
+    steps.run("audit", raises, Refusal(Status.UNCHECKED, "not asked for either"))
+    assert (steps.status, steps.reason) == (Status.DEADLOCK, "schedule: all wait")
+
+
 def test_a_step_that_was_begun_counts_where_it_ends():
     steps, started, may_end = Steps(Silent()), threading.Event(), threading.Event()
 
