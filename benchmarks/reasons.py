@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.lib.command import command, say
 from benchmarks.lib.sources import ROOT
 from benchmarks.lib.table import show
-from ratchet.tpu.account.stalls import OTHER
+from ratchet.values.blame import OTHER
 from ratchet.values.reason import Use
 
 KERNELS = {

@@ -9,6 +9,7 @@ from ratchet.process.boot import home
 from ratchet.report.story import Evidence, Experiment, Material, Outcome, Story, Track
 from ratchet.tpu.account.band import regime, stored
 from ratchet.values import Status, Timeline
+from ratchet.values.blame import OUTSIDE
 from ratchet.values.loss import (
     CrowdedUnit,
     FormBound,
@@ -34,7 +35,7 @@ UNITS = {
     "SALU": "scalar unit",
     "HBM": "HBM",
     "links": "links between chips",
-    "outside": "operations outside of the kernels",
+    OUTSIDE: "operations outside of the kernels",
     "stalls": "empty bundles",
 }
 """What a unit is called."""

@@ -12,6 +12,19 @@ from dataclasses import dataclass
 from ratchet.values.loss import Loss
 from ratchet.values.place import Place
 
+RESULTS = "MXU results"
+"""What an empty bundle waits for: what takes a result waits until the product has passed through its matrix unit."""
+WEIGHTS = "MXU weights"
+"""A product waits for the weights that it multiplies by, or weights for the products before them."""
+STORES = "stores"
+"""A load waits for a store to the same memory."""
+BRANCH = "branch"
+"""Empty bundles in the delay slots of a branch."""
+OTHER = "other"
+"""Empty bundles of which it is not known what they wait for."""
+OUTSIDE = "outside"
+"""Unit of a form that is bound by what is beside its kernels."""
+
 STALLS, WAITS, LINKS = "stalls", "waits", "links"
 """What a region may be bound by besides a unit: empty bundles, and waiting: for its own chip's DMAs and semaphores, or
 for traffic between chips."""
@@ -26,7 +39,7 @@ class LineCost:
     issue_cycles: Mapping[str, int]
     """Bundles that issue, shared out, by unit: MXU XLU VALU VPOP EUP VLOAD VSTORE SALU, and SPILL and FILL apart."""
     stall_cycles: Mapping[str, int]
-    """Empty bundles that wait for this line, by the unit that is waited for; ``?`` where none can be named."""
+    """Empty bundles that wait for this line, by what is waited for: a unit, or one of the names above."""
     wait_cycles: int
     """Waiting for DMAs and semaphores."""
     delay_cycles: int

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ratchet.values import Row, Timeline
+from ratchet.values.blame import OTHER
 from ratchet.values.difference import Difference, LimitChange, LineChange, LossChange, Part, Side, Spent
 from ratchet.values.loss import key_of
 from ratchet.values.place import Place, SourceLine
@@ -151,7 +152,7 @@ def what(one: Spent) -> str:
         case Part.ISSUE:
             return f"bundles that issue on {one.unit}{at}"
         case Part.STALL:
-            unit = "the order of the program" if one.unit == "other" else one.unit
+            unit = "the order of the program" if one.unit == OTHER else one.unit
             return f"empty bundles that wait for {unit}{at}"
         case Part.WAIT:
             return f"waiting for DMAs and semaphores{at}"

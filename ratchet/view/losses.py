@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
-from ratchet.tpu.account.losses import OUTSIDE
 from ratchet.tpu.account.reasons import reasons
 from ratchet.values import Copy, Timeline, Verdict
-from ratchet.values.blame import STALLS, WAITS, Blame, LineCost, RegionCost, StepKind
+from ratchet.values.blame import (
+    BRANCH,
+    OTHER,
+    OUTSIDE,
+    RESULTS,
+    STALLS,
+    STORES,
+    WAITS,
+    WEIGHTS,
+    Blame,
+    LineCost,
+    RegionCost,
+    StepKind,
+)
 from ratchet.values.loss import (
     CrowdedUnit,
     FormBound,
@@ -40,7 +52,7 @@ from ratchet.values.reason import Reason, Use
 from ratchet.view.occupancy import UNITS, occupancy_section
 from ratchet.view.text import clean, waited, where
 
-_BARE = ("branch", "FILL", "SPILL", "MXU results", "stores", "other")
+_BARE = ("FILL", "SPILL", BRANCH, RESULTS, STORES, OTHER)
 _UNITS = {
     **{unit: name if unit in _BARE else f"the {name}" for unit, name in UNITS.items()},
     "HBM": "HBM",
@@ -54,11 +66,11 @@ _WAIT_CAUSES = {
 }
 _MORE = "larger blocks or more independent work per step would fill them"
 _FILLED = {
-    "MXU results": "products keep the order of the source, so begin the next one before the result of this one is used",
-    "MXU weights": "weights are pushed anew for few rows: more rows for each block of weights would fill them",
+    RESULTS: "products keep the order of the source, so begin the next one before the result of this one is used",
+    WEIGHTS: "weights are pushed anew for few rows: more rows for each block of weights would fill them",
     "XLU": "what crosses lanes takes long: sum lane by lane and across once, or reduce several tiles side by side",
-    "stores": "loads wait for stores that may be to the same place, as through a dynamic index: use static buffers",
-    "branch": "nothing is scheduled across an end of a turn: fewer, longer turns or steps would fill them",
+    STORES: "loads wait for stores to the same memory: keep the values in registers, or load them later",
+    BRANCH: "nothing is scheduled across an end of a turn: fewer, longer turns or steps would fill them",
     "SALU": "scalar code waits for itself: fewer addresses, conditions and copies in a step would fill them",
 }
 """What would fill empty bundles, by what most of them wait for."""

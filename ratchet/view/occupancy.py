@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ratchet.values import Timeline
+from ratchet.values.blame import BRANCH, OTHER, RESULTS, STORES, WEIGHTS
 from ratchet.values.occupancy import DMA, NOTHING, TURN_END, Limit, Limited, Occupancy, Stretch, Turns
 from ratchet.values.place import Code, SourceLine
 from ratchet.view.document import Tables, same
@@ -21,11 +22,11 @@ UNITS = {
     "SALU": "scalar slots",
     "FILL": "spilled values",
     "SPILL": "spills",
-    "branch": "branches",
-    "MXU results": "results of products",
-    "MXU weights": "weights of the matrix units",
-    "stores": "stores to what is loaded",
-    "other": "the order of the program",
+    BRANCH: "branches",
+    RESULTS: "results of products",
+    WEIGHTS: "weights of the matrix units",
+    STORES: "stores to what is loaded",
+    OTHER: "the order of the program",
 }
 OCCUPANCY: Tables = {Stretch: {...: (), **same("cycles")}, Occupancy: {...: (), **same("busy", "turn_cycles")}}
 """What a JSON document has of it besides the fields."""

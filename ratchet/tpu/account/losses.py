@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from math import ceil
 
 from ratchet.tpu.chips.units import CAPACITY
-from ratchet.values.blame import LineCost, RegionCost, StepKind
+from ratchet.values.blame import OUTSIDE, LineCost, RegionCost, StepKind
 from ratchet.values.loss import (
     CrowdedUnit,
     FormBound,
@@ -35,8 +34,6 @@ from ratchet.values.loss import (
 from ratchet.values.occupancy import Occupancy
 from ratchet.values.place import Place
 
-OUTSIDE = "outside"
-"""Unit of a form that is bound by what is beside its kernels."""
 LEAST_SHARE = 0.005
 """Losses below this share of the run are left out."""
 CROWDED = 0.05
@@ -104,9 +101,8 @@ def losses(  # noqa: PLR0913 - a run seen from all sides
         )
     every = [run.reachable(loss) for loss in every]
     every = sorted((loss for loss in every if loss.cycles >= LEAST_SHARE * cycles), key=lambda loss: -loss.cycles)
-    ends = (run.nothing_left(every[0].cycles if every else 0), run.bound(), run.form())
-    first, *last = ((loss,) if loss else () for loss in ends)
-    return (*first, *every, *chain(*last))
+    first = run.nothing_left(every[0].cycles if every else 0)
+    return tuple(loss for loss in (first, *every, run.bound(), run.form()) if loss is not None)
 
 
 def _cause(busy_share: float) -> WaitCause:
@@ -177,7 +173,8 @@ class _Run:
             return None
         needed: Counter[str] = Counter()
         for region in self.kernels:
-            unit, cycles = max(region.busy_cycles.items(), key=lambda item: (item[0] != "HBM") * item[1])
+            own = ((unit, cycles) for unit, cycles in region.busy_cycles.items() if unit != "HBM")
+            unit, cycles = max(own, key=lambda item: item[1])
             needed[unit] += cycles
         outside = self.cycles - sum(region.cycles for region in self.kernels)
         least = max(outside + needed.total(), self.hbm_cycles, self.link_cycles)

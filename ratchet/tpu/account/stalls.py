@@ -20,18 +20,8 @@ from ratchet.tpu.account.places import Places
 from ratchet.tpu.chips.units import named_unit, slots
 from ratchet.tpu.dump.columns import Columns, numbered, ranges
 from ratchet.tpu.dump.instruction import Access, Form, Instruction
+from ratchet.values.blame import BRANCH, OTHER, RESULTS, STORES, WEIGHTS
 from ratchet.values.place import Code, Place
-
-OTHER = "other"
-"""Unit of a stall for which no instruction can be named."""
-BRANCH = "branch"
-"""Unit of a stall in the delay slots of a branch."""
-RESULTS = "MXU results"
-"""What takes a result waits until the product has passed through its matrix unit."""
-WEIGHTS = "MXU weights"
-"""A product waits for the weights that it multiplies by, or weights for the products before them."""
-STORES = "stores"
-"""A load waits for a store to the same memory."""
 
 _EVIDENCE = 3
 """From so many times on that a shortest distance was seen, it comes before those that were not."""

@@ -13,13 +13,13 @@ from ratchet.tpu.account.costs import ISSUE_SLOTS, Activity, Cell, Placed, costs
 from ratchet.tpu.account.places import places
 from ratchet.tpu.account.reasons import reasons
 from ratchet.tpu.account.regions import Sums
-from ratchet.tpu.account.stalls import BRANCH, OTHER, RESULTS, STORES, WEIGHTS, Stall, stalls
+from ratchet.tpu.account.stalls import Stall, stalls
 from ratchet.tpu.chips.units import slots
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.instruction import Instruction
 from ratchet.tpu.dump.listing import Listing, read_instruction
 from ratchet.values import Timeline
-from ratchet.values.blame import LineCost
+from ratchet.values.blame import BRANCH, OTHER, RESULTS, STORES, WEIGHTS, LineCost
 from ratchet.values.loss import LossKind
 from ratchet.values.place import Code, Op, SourceLine, Window, Windows
 from tests.tpu.machine import programs
