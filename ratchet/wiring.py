@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import tempfile
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -55,8 +54,10 @@ IGNORE = "*\n!README.md\n"
 """Of an evidence folder, git keeps what it says about itself."""
 
 
-_MODELLED = "modelled"
-"""In a clone's own folder: the run that a report was last made of."""
+_MODELLED, _MODELLED_KEPT = "modelled", 4
+"""In a clone's own folder: the runs that reports were last made of."""
+_MODELLING_S = 1800.0
+"""Seconds for which a report waits for another one that models."""
 
 
 class JudgeFunction(Protocol):
@@ -346,32 +347,45 @@ def modelled_again(
         f"modelling {row.kernel} for its cycles, minutes for a large kernel: its evidence is not on this disk "
         "(--no-judge leaves it out)"
     )
-    new = f"{_MODELLED}-{os.getpid()}"  # renamed where it is whole
-    with tempfile.TemporaryDirectory(prefix="ratchet-") as work:
-        kernel = Path(work, Path(row.kernel).name)
-        paths.write(kernel, source)
-        request = Request(
-            kernel=kernel,
-            root=root,
-            kernel_rel=row.kernel,
-            conditions=judge.conditions(row.kernel),
-            chip=judge.chip,
-            evidence=own.path / new / DUMPS,
-            model_only=True,
-        )
-        try:
-            verdict = function(request)
-            if verdict.timeline is None:
-                raise Refusal(verdict.status, f"{verdict.status.name}: {verdict.reason}")
-            write_views(verdict, request, trace_of(own.path / new / TRACES, row.id))
-            own.remove(_MODELLED)
-            own.make_folder(_MODELLED)
-            own.rename(new, f"{_MODELLED}/{made_by}")
-        except (Refusal, OSError) as error:
-            say(f"{row.kernel} could not be modelled: {error}")
-            return None
-        finally:
-            own.remove(new)
+    new = f"{_MODELLED}.new"  # renamed where it is whole
+    try:
+        with (
+            own.locked(f"{_MODELLED}.lock", wait_s=_MODELLING_S),
+            tempfile.TemporaryDirectory(prefix="ratchet-") as work,
+        ):
+            if paths.exists(folder / DUMPS / TIMELINE):  # by who held the lock before
+                return folder
+            own.remove(new)  # of a run that was killed
+            try:
+                kernel = Path(work, Path(row.kernel).name)
+                paths.write(kernel, source)
+                request = Request(
+                    kernel=kernel,
+                    root=root,
+                    kernel_rel=row.kernel,
+                    conditions=judge.conditions(row.kernel),
+                    chip=judge.chip,
+                    evidence=own.path / new / DUMPS,
+                    model_only=True,
+                )
+                verdict = function(request)
+                if verdict.timeline is None:
+                    raise Refusal(verdict.status, f"{verdict.status.name}: {verdict.reason}")
+                write_views(verdict, request, trace_of(own.path / new / TRACES, row.id))
+                own.make_folder(_MODELLED)
+                own.rename(new, f"{_MODELLED}/{made_by}")
+                ages = [
+                    (state.st_mtime, name)
+                    for name in own.names(_MODELLED)
+                    if (state := own.state(f"{_MODELLED}/{name}"))
+                ]
+                for _, old in sorted(ages)[:-_MODELLED_KEPT]:  # another report may still read a newer one
+                    own.remove(f"{_MODELLED}/{old}")
+            finally:
+                own.remove(new)
+    except (Refusal, OSError) as error:
+        say(f"{row.kernel} could not be modelled: {error}")
+        return None
     return folder
 
 
