@@ -73,7 +73,11 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     )
     count_option(parser, "--budget", "at most so many trials", 60)
     parser.add_argument("--time", type=_duration, metavar="TIME", help="begin nothing new after 90s, 30m, 2h or 1h30m")
-    count_option(parser, "--patience", "end after N trials without a better one; default 10 for each knob")
+    count_option(
+        parser,
+        "--patience",
+        "end after N trials without a better one; default 10 for each knob, 24 for edits, none for a grid",
+    )
     parser.add_argument(
         "--batch", type=count, default=4, metavar="N", help="trials proposed at once; default 4; for many lanes more"
     )
@@ -184,6 +188,8 @@ def _course(
             yield study.name, knobs, partial(study.add, space)
         return
     tuned = bool(options.knob or tuning(source, file).axes)
+    if options.where and not tuned:
+        raise Refusal(Status.USAGE, "--where without knobs: name them with --knob, or leave the condition out")
     also = space_of(source, file, options.knob or (), options.where or ()) if tuned else None
     with opened(root, edits_id(name, also, conditions)) as study:
         start_text = study.origin(source, program)

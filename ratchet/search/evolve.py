@@ -19,7 +19,7 @@ from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.advise import Run, program, rewrites, saved
 from ratchet.advise.prediction import Prediction
 from ratchet.advise.tiles import raised
-from ratchet.kernelfile.knobs import in_words, with_constants
+from ratchet.kernelfile.knobs import in_words, values, with_constants
 from ratchet.kernelfile.syntax import File
 from ratchet.search.candidates import Candidate
 from ratchet.search.space import Observation, Space
@@ -68,7 +68,7 @@ class Gene:
     def title(self) -> str:
         if self.point or self.edit is None:
             return in_words(dict(self.point)) + (" under a higher VMEM limit" if self.edit is Edit.VMEM else "")
-        return f"{self.edit.value} {self.subject}".rstrip()
+        return f"{self.edit.value} {self.subject}".rstrip() + (f" ({self.variant + 1})" if self.variant else "")
 
 
 def genes(every: Iterable[Rewrite]) -> Iterator[tuple[Gene, bytes]]:
@@ -215,9 +215,10 @@ class Edits:
         made = self._edited(text).get(gene)
         if made is None and gene.point:
             try:
-                return with_constants(text, self.name, dict(gene.point))
+                made = with_constants(text, self.name, dict(gene.point))
             except Refusal:
                 return None
+            return made if self._allowed(made) else None
         return made
 
     def _edited(self, text: bytes) -> Mapping[Gene, bytes]:
@@ -231,14 +232,19 @@ class Edits:
             every = rewrites(File.of(text, self.name))
         except Refusal:  # an edit of an edit that is no Python
             return
-        yield from genes(every)
+        yield from ((gene, after) for gene, after in genes(every) if self._allowed(after))
         for axis in self.space.axes if self.space else ():
             for value in axis.values:
                 try:
                     changed = with_constants(text, self.name, {axis.name: value})
                 except Refusal:  # an edit took the constant away
                     continue
-                yield Gene(edit=None, subject="", point=((axis.name, value),)), changed
+                if self._allowed(changed):
+                    yield Gene(edit=None, subject="", point=((axis.name, value),)), changed
+
+    def _allowed(self, text: bytes) -> bool:
+        """Whether the conditions of the space hold for the constants of a version, as far as it has them."""
+        return self.space is None or self.space.allows(values(text, self.name))
 
     def _effects(self, observations: Sequence[Observation]) -> dict[Gene | Edit | None, list[float]]:
         """What each edit, and each kind, did to the logarithm of the latency of the version that it was made in."""

@@ -121,7 +121,7 @@ class Search:
     rows: Callable[[Sequence[Candidate]], Sequence[Row]]
     """``Bench.rows``."""
     record: Callable[[tuple[Observation, ...]], None] = lambda _all: None
-    """Called with all trials, whenever there are more."""
+    """Called with all trials, whenever more were proposed or came back."""
     say: Callable[[str], None] = lambda _line: None
     batch: int = BATCH
     """Trials between two proposals. Another number is another course: later ones are chosen knowing less or more."""
@@ -145,6 +145,7 @@ class Search:
                     seconds=self.clock() - began,
                 )
             self.say(f"trials {len(observations) + 1} to {len(observations) + len(candidates)}")
+            self.record(observations)  # what is tried next, before HEAD's kernel may become one of them
             rows = self.rows(candidates)
             observations += tuple(result_of(one.point, row) for one, row in zip(candidates, rows, strict=True))
             self.record(observations)

@@ -34,7 +34,8 @@ _ASKED_S = 0.2
 def edits_id(kernel: str, space: Space | None, conditions: Conditions) -> str:
     """Of a search over the edits of a kernel file; where it began is in the study."""
     axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes] if space else []
-    text = json.dumps(["edits", kernel, axes, repr(replace(conditions, seal=conditions.series))])
+    where = [one.text for one in space.where] if space else []
+    text = json.dumps(["edits", kernel, axes, where, repr(replace(conditions, seal=conditions.series))])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

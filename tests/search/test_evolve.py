@@ -15,10 +15,11 @@ from ratchet.commands import options
 from ratchet.commands import search as commands
 from ratchet.exam.judge.request import Request
 from ratchet.search.evolve import AS_IT_IS, FAILED, HOW, Edits, Gene, expected
+from ratchet.search.run import result_of
 from ratchet.search.space import Observation, space_of
 from ratchet.search.study import opened
-from ratchet.values import Score, Verdict
-from ratchet.values.status import Status
+from ratchet.values import Decision, Point, Row, Score, Verdict
+from ratchet.values.status import Refusal, Status
 from tests.advise.sources import ATTENTION, edits, run
 from tests.extras import needs
 from tests.loop.stage import Stage
@@ -172,6 +173,41 @@ def test_the_command_keeps_the_best_and_goes_on_where_it_was(
     assert len(fresh.rows()) == 24, "nothing is judged twice"
     further = call(28)
     assert len(further["trials"]) == len(fresh.rows()) == 28
+
+
+@needs("optuna")
+def test_one_that_is_struck_in_the_middle_of_a_batch_goes_on(
+    fresh: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HEAD's kernel is a version of the search by then, of which the search has no observation yet."""
+
+    def call() -> None:
+        given = options.ratchet(["search", "--how", "edits", "--json", "--budget", "24"])
+        commands.search_command(
+            given, root=fresh.root, kernel=fresh.root / "kernel.py", function=judge, say=lambda _line: None
+        )
+
+    def struck(point: Point, row: Row) -> Observation:
+        if row.decision == Decision.KEPT:
+            raise KeyboardInterrupt
+        return result_of(point, row)
+
+    fresh.write(ATTENTION)
+    fresh.git("commit", "-qam", "the kernel")
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "result_of", struck)
+        with pytest.raises(Refusal, match="the same command goes on"):
+            call()
+    assert latency_ms(fresh.read()) != 4.0, "something was kept in the batch that was struck"
+    call()
+    made = json.loads(capsys.readouterr().out)
+    assert (made["start_ms"], len(made["trials"]), len(fresh.rows())) == (4.0, 24, 24)
+
+
+def test_the_conditions_of_a_space_hold_for_versions_too() -> None:
+    space = space_of(ATTENTION.encode(), NAME, ["WIDTH=128,64"], ["ACROSS <= 64", "WIDTH != 64"])
+    course, _ = bred(40, course=Edits(start=ATTENTION.encode(), name=NAME, space=space))
+    assert not any(b"ACROSS = 128" in one.text or b"WIDTH = 64" in one.text for one in course.versions)
 
 
 @needs("optuna")
