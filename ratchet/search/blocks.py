@@ -15,8 +15,10 @@ from ratchet.kernelfile.program import is_call
 from ratchet.kernelfile.syntax import File, expression, names_in
 from ratchet.values import Literal
 
-SMALL, LARGE = (1, 64), (16, 2048)
-"""Least and most of what is below 16, as pages and strips are, and of what is not."""
+SMALL, LARGE = (1, 15), (16, 2048)
+"""Least and most of what is below 16, as pages are, and of what is not."""
+MOST_CHARACTERS = 1000
+"""Of a condition; longer ones are left out."""
 _DEPTH = 40
 
 
@@ -45,8 +47,9 @@ def conditions(file: File, names: frozenset[str]) -> tuple[str, ...]:
             continue
         over, under = (_written(file, one, names, _DEPTH) for one in (whole, part))
         if over and under and names & names_in(expression(f"{over}, {under}")):
-            found[f"({over}) >= ({under}) and ({over}) % ({under}) == 0"] = None
-    return tuple(found)
+            found[f"({under}) > 0 and ({over}) >= ({under}) and ({over}) % ({under}) == 0"] = None
+    # Shorter ones first: one that holds another division is asked only where that one holds.
+    return tuple(sorted((one for one in found if len(one) <= MOST_CHARACTERS), key=len))
 
 
 def _divisions(file: File) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -299,7 +299,7 @@ def bench(
 ) -> Iterator[Bench]:
     """A bench with lanes of its own, and with children for full verdicts that are kept from one to the next.
 
-    ``one_file``: all candidates are versions of one file, which differ in constants alone. ``cluster``: judges in the
+    ``one_file``: all candidates are versions made here of one file. ``cluster``: judges in the
     place of these lanes.
     """
     with contextlib.ExitStack() as stack:

@@ -18,7 +18,6 @@ from ratchet.search import blocks
 from ratchet.values import Literal, Point
 from ratchet.values.status import Refusal, Status
 
-_MOST_CHARACTERS = 1000
 _MOST_BITS = 4096
 """Integers do not get longer on the way."""
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -57,8 +56,8 @@ class Constraint:
         """Raises:
         Refusal: ``USAGE`` for what is no such expression.
         """
-        if len(text) > _MOST_CHARACTERS:
-            raise _refused(text, f"has {len(text)} characters, at most {_MOST_CHARACTERS} are read")
+        if len(text) > blocks.MOST_CHARACTERS:
+            raise _refused(text, f"has {len(text)} characters, at most {blocks.MOST_CHARACTERS} are read")
         try:
             tree = expression(text.strip())
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -259,7 +258,9 @@ def space_of(source: bytes, name: str, given: Sequence[str], where: Sequence[str
     for axis in space.axes:
         count *= len(axis.values)
     if count > MOST_POINTS:
-        raise Refusal(Status.USAGE, f"the knobs have {count} combinations, at most {MOST_POINTS}: give fewer values")
+        raise Refusal(
+            Status.USAGE, f"the knobs have {count} combinations, at most {MOST_POINTS}: name fewer values, with --knob"
+        )
     if next(space.points(), None) is None:
         raise Refusal(Status.USAGE, "no combination of the knobs satisfies every condition")
     return space
