@@ -10,8 +10,12 @@ from enum import Enum
 
 from ratchet.advise.advice import Advice
 from ratchet.loop.compare import compare, of_score
+from ratchet.loop.decide import speaks_of_the_kernel
 from ratchet.values import SCORED, Score, Verdict
 from ratchet.values.status import Status
+
+LIMITS = frozenset({Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.COMPILER_CRASHED, Status.COMPILE_TIMEOUT})
+"""Of time and memory: they may be the machine's doing, and say nothing of values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,9 @@ class Prediction:
         return cls(status=verdict.status, reason=verdict.reason, score=verdict.score, program=_program(verdict))
 
     def with_values(self, verdict: Verdict) -> Prediction:
-        """The same once its values were checked."""
+        """The same once its values were checked; as it was where a limit or the machine kept that from an answer."""
+        if verdict.status in LIMITS or not speaks_of_the_kernel(verdict.status):
+            return self
         return replace(self, status=verdict.status, reason=verdict.reason)
 
 

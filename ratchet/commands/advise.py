@@ -88,6 +88,8 @@ def advise_command(
     if wanted:
         shown = (_chosen(found, wanted, name),)
     if options.apply:
+        if paths.read(kernel) != source:  # modelling takes minutes, in which somebody may have saved it
+            raise Refusal(Status.DIRTY, f"{name} changed while its edits were modelled: ask again")
         paths.write(kernel, shown[0][1].advice.rewrite.after)
     _print(options, found, shown, row, source, name)
     return Status.PASS.exit_code
@@ -104,7 +106,8 @@ def _chosen(found: Outlook, wanted: int, name: str) -> tuple[int, Modelled]:
         left = f", {len(found.unreached)} are left: --budget gives it longer" if found.unreached else ""
         raise Refusal(Status.NOT_FOUND, f"there is no advice for {name}: {said}{left}")
     if wanted > len(found.advice):
-        raise Refusal(Status.USAGE, f"there is no advice {wanted} for {name}, wanted 1 to {len(found.advice)}")
+        more = f"; {len(found.unreached)} edits are left to model" if found.unreached else ""
+        raise Refusal(Status.USAGE, f"there is no advice {wanted} for {name}, wanted 1 to {len(found.advice)}{more}")
     return wanted, found.advice[wanted - 1]
 
 
@@ -231,9 +234,16 @@ def brief_command(options: argparse.Namespace, *, root: Path, kernel: Path) -> i
 
 def _suggestions(found: Outlook | None) -> Iterator[Suggestion]:
     """The fastest of what ``advise`` modelled."""
-    for number, one in enumerate(found.advice[:CHECKED] if found else (), 1):
-        checked = one.prediction.status is Status.PASS
-        yield Suggestion(number=number, title=title(one.advice), predicted_ms=one.latency_ms, checked=checked)
+    if found is None or found.base is None or found.base.score is None:
+        return
+    for number, one in enumerate(found.advice[:CHECKED], 1):
+        yield Suggestion(
+            number=number,
+            title=title(one.advice),
+            predicted_ms=one.latency_ms,
+            modelled_ms=found.base.score.latency_ms,
+            checked=one.prediction.status is Status.PASS,
+        )
 
 
 def _known(history: History, name: str, source: bytes, incumbent: Row | None) -> Outlook | None:

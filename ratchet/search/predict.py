@@ -68,7 +68,7 @@ class Predictor:
                 made = known[program(versions[number])] = Prediction.of(verdict)
                 if edits[number] is None and made.score is None:
                     raise Refusal(made.status, f"the file as it is cannot be modelled: {made.reason}")
-                self.kept.write(known)
+                self.kept.add({program(versions[number]): made})
                 self.say(count, len(edits), edits[number], made, seconds)
             found = self.find(known)
         return found
@@ -84,7 +84,7 @@ class Predictor:
             for count, (number, verdict, seconds) in enumerate(lanes.verdicts(versions, values=True, until=until), 1):
                 one = todo[number]
                 made = known[program(versions[number])] = one.prediction.with_values(verdict)
-                self.kept.write(known)
+                self.kept.add({program(versions[number]): made})
                 self.say(count, len(todo), one.advice, made, seconds)
             found = self.find(known)
         return found

@@ -1,8 +1,9 @@
 """Predictions that are kept from one call to the next, in ``.ratchet/predictions``: one file for a kernel's conditions.
 
 Under the same conditions a version of a kernel file is modelled once. What is kept is what judging again would repeat,
-by a digest of the version's syntax tree, with a MAC of this machine's key, as verdicts are: what comes from elsewhere
-is no prediction. Nothing is decided by them; an experiment is judged anew.
+and limits that were reached (``--fresh`` tries those again), by a digest of the version's syntax tree, with a MAC of
+this machine's key, as verdicts are: what comes from elsewhere is no prediction. Nothing is decided by them; an
+experiment is judged anew.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ MOST_FILES = 64
 _PLACE = f"{FOLDER}/predictions"
 _MOST_BYTES = 64 << 20
 _PURPOSE = "predictions"
+_LOCK = f"{FOLDER}/predictions.lock"
+_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,20 +58,23 @@ class Kept:
         except (OSError, ValueError, TypeError, zlib.error):  # none yet, or of another version of these values
             return {}
 
-    def write(self, known: Mapping[str, Prediction]) -> None:
-        """Keep those that speak of the kernel. What cannot be written is not kept."""
+    def add(self, new: Mapping[str, Prediction]) -> None:
+        """Keep those that speak of the kernel, too. What cannot be written is not kept."""
         own = key.known()
-        if own is None:
+        good = {name: one for name, one in new.items() if speaks_of_the_kernel(one.status)}
+        if own is None or not good:
             return
-        good = [(name, encode(one)) for name, one in known.items() if speaks_of_the_kernel(one.status)]
-        data = zlib.compress(json.dumps(dict(good[-MOST:])).encode(), 1)
-        mac = own.mac(_PURPOSE, self._name.encode(), data)
         with contextlib.suppress(OSError):
             clone_folder(self.root)
             top = Root(self.root)
             top.make_folder(_PLACE)
-            top.write(self._name, mac.encode() + b"\n" + data, flush=False)
-            _prune(top)
+            with top.locked(_LOCK, wait_s=_WAIT_S):  # another call may add to them at the same time
+                known = {name: one for name, one in self.read().items() if name not in good} | good
+                every = [(name, encode(one)) for name, one in known.items()]
+                data = zlib.compress(json.dumps(dict(every[-MOST:])).encode(), 1)
+                mac = own.mac(_PURPOSE, self._name.encode(), data)
+                top.write(self._name, mac.encode() + b"\n" + data, flush=False)
+                _prune(top)
 
 
 def _prune(top: Root) -> None:

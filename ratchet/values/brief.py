@@ -34,6 +34,8 @@ class Suggestion:
     """Untrusted: it has names of the author's."""
     predicted_ms: float
     """What the judge's model says of the file with the edit made."""
+    modelled_ms: float
+    """The same of the file as it is."""
     checked: bool
     """Whether its values were, too."""
 

@@ -99,7 +99,8 @@ def advice_text(found: Outlook, incumbent: Row, *, kernel: str, most: int, every
     name, latency = clean(kernel), float(incumbent.median_ms)
     measured = incumbent.evaluator in MEASURED
     base = found.base.score if found.base else None
-    also = f" measured; {fixed(base.latency_ms)} ms modelled" if measured and base else ""
+    apart = base is not None and (measured or base.latency_ms != latency)  # of another compiler, or timed
+    also = f"{' measured' if measured else ''}; {fixed(base.latency_ms)} ms modelled now" if base and apart else ""
     lines = [f"{name}: {fixed(latency)} ms{also}, row {clean(incumbent.id)}"]
     if not found.advice:
         lines.append(_none(found))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ratchet.loop.compare import BROAD_APART, TRADE_APART, WAITING_APART
 from ratchet.process.boot import home
-from ratchet.values import MEASURED, Row
+from ratchet.values import Row
 from ratchet.values.blame import LineCost
 from ratchet.values.brief import Brief, Suggestion, Task
 from ratchet.values.loss import FormBound
@@ -101,7 +101,7 @@ def _lines(brief: Brief, most: int) -> Iterator[str]:
         advise = f"{home.PROGRAM} advise {shlex.quote(clean(task.kernel))}"
         yield ""
         yield f"## What to try (`{advise} --apply N` makes edit N)"
-        yield from (cut(f"{one.number}. {_suggestion(one, now)}", _LINE) for one in brief.suggestions[:most])
+        yield from (cut(f"{one.number}. {_suggestion(one)}", _LINE) for one in brief.suggestions[:most])
         if brief.no_faster:
             yield f"modelled and not faster: {brief.no_faster} edits"
         if brief.not_modelled:
@@ -124,9 +124,9 @@ def _floors(brief: Brief) -> str:
     return said if form is None else f"{said}; {form_in_words(form, run)}"
 
 
-def _suggestion(one: Suggestion, now: Row | None) -> str:
-    moved = f", {change(one.predicted_ms, float(now.median_ms))}" if now and now.evaluator not in MEASURED else ""
-    return f"{clean(one.title)}: {fixed(one.predicted_ms)} ms{moved}{', values checked' if one.checked else ''}"
+def _suggestion(one: Suggestion) -> str:
+    moved = f"{fixed(one.predicted_ms)} ms, {change(one.predicted_ms, one.modelled_ms)}"
+    return f"{clean(one.title)}: {moved}{', values checked' if one.checked else ''}"
 
 
 def _incumbent(row: Row) -> str:

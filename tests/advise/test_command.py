@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from ratchet.advise.advice import Edit
+from ratchet.advise.prediction import Prediction
 from ratchet.commands import advise as commands
 from ratchet.commands import options
 from ratchet.exam.judge.request import Request
 from ratchet.loop.recorded import to_bytes, without_spans
 from ratchet.process import key
 from ratchet.search import sweep
+from ratchet.search.predictions import Kept
 from ratchet.values import Band, Verdict
 from ratchet.values.status import Refusal, Status
 from ratchet.wiring import DUMPS, TIMELINE, RepositoryJudge
@@ -155,6 +157,34 @@ def test_the_second_call_models_nothing_and_neither_do_apply_and_brief(judged, c
     assert len(again.modelled) == len(first.modelled)
 
 
+def test_a_file_that_was_saved_while_its_edits_were_modelled_is_not_overwritten(judged):
+    class Saving(Model):
+        def __call__(self, request: Request, *, workers: object = None, progress: object = None) -> Verdict:
+            judged.write(ATTENTION + FAST + "# mine\n")
+            return super().__call__(request)
+
+    with pytest.raises(Refusal, match="changed while its edits were modelled") as refused:
+        run_command(judged, "--apply", "1", model=Saving())
+    assert refused.value.status is Status.DIRTY
+    assert judged.read() == ATTENTION + FAST + "# mine\n"
+
+
+def test_calls_beside_each_other_and_fresh_ones_add_to_what_is_kept(judged):
+    one, other, newer = (Prediction(status=Status.UNCHECKED, reason=text, score=None) for text in "abc")
+    kept = Kept(root=judged.root, kernel=FILE, conditions=CONDITIONS)
+    kept.add({"1": one, "2": other})
+    kept.add({"1": newer, "3": replace(one, status=Status.NO_SPACE)})
+    assert list(kept.read().items()) == [("2", other), ("1", newer)], "the newest last"
+
+
+@pytest.mark.parametrize("status", [Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.NO_SPACE, Status.INFRASTRUCTURE])
+def test_values_that_the_machine_did_not_check_are_not_wrong(status):
+    one = Prediction(status=Status.UNCHECKED, reason="modelled", score=None)
+    verdict = verdict_of(FAST, FILE, CONDITIONS)
+    assert one.with_values(replace(verdict, status=status, score=None, reason="")) == one
+    assert one.with_values(replace(verdict, status=Status.WRONG_VALUES, score=None)).status is Status.WRONG_VALUES
+
+
 def test_what_is_kept_under_other_conditions_or_was_edited_is_not_used(judged, capsys, monkeypatch):
     called(judged, capsys)
     monkeypatch.setattr(RepositoryJudge, "conditions", lambda _self, _kernel: replace(CONDITIONS, compiler="another"))
@@ -182,7 +212,7 @@ def test_what_the_budget_does_not_reach_is_counted_and_left_for_the_next_call(ju
 def test_a_measured_incumbent_is_shown_beside_what_is_modelled(judged, capsys, monkeypatch):
     row = replace(judged.rows()[-1], evaluator="tpu", median_ms="3.5")
     monkeypatch.setattr(commands, "_incumbent", lambda *_: (row, run(FILE)))
-    assert called(judged, capsys).startswith(f"{FILE}: 3.5000 ms measured; 2.0000 ms modelled, row ")
+    assert called(judged, capsys).startswith(f"{FILE}: 3.5000 ms measured; 2.0000 ms modelled now, row ")
 
 
 def test_a_file_that_cannot_be_modelled_is_refused(judged):

@@ -122,12 +122,17 @@ def made(rows, suggestions=(), no_faster=0, not_modelled=0):
 
 def test_a_brief_says_what_to_try_how_long_a_turn_takes_and_what_counts() -> None:
     rows = tuple(row(id=str(n), seconds=s, decision="reverted", kernel_blob=str(n)) for n, s in enumerate("5797"))
-    one = made(rows, [Suggestion(number=1, title="larger blocks, BQ 512\x1b[2J", predicted_ms=0.5, checked=True)], 4, 2)
+    one = made(
+        rows,
+        [Suggestion(number=1, title="larger blocks, BQ 512\x1b[2J", predicted_ms=0.5, modelled_ms=1.0, checked=True)],
+        4,
+        2,
+    )
     text = text_within(one, 1500)
     assert "a turn takes about 7 s" in text
     assert (
-        "1. larger blocks, BQ 512: 0.50000 ms, values checked\nmodelled and not faster: 4 edits\nnot modelled yet: 2"
-        in text
+        "1. larger blocks, BQ 512: 0.50000 ms, -50.0 %, values checked\n"
+        "modelled and not faster: 4 edits\nnot modelled yet: 2" in text
     )
     for apart in (compare.TRADE_APART, compare.WAITING_APART, compare.BROAD_APART):
         assert f" from {apart * 100:g} % on" in text
