@@ -53,7 +53,9 @@ def row(name: str, source: str, what: str, search: Callable[[Workspace], tuple[i
     """What one search finds from one kernel file."""
     with tempfile.TemporaryDirectory(prefix="strategies-") as folder:
         space = Workspace.new(Path(folder, "repository"), source)
-        _, score = experiment(space, "baseline")
+        outcome, score = experiment(space, "baseline")
+        if not score:
+            raise RuntimeError(f"{name} has no score: {outcome}")
         begun = time.monotonic()
         trials, best = search(space)
         spent, first = time.monotonic() - begun, score["latency_ms"]
