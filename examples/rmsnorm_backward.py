@@ -1,0 +1,104 @@
+"""Backward pass of RMS normalisation at Llama-3 8B's width: x, dy bfloat16[8192, 4096], gain float32[4096] -> dx, dgain.
+
+Two arrays are read and one is written for a dozen operations an element, so HBM bandwidth bounds it. First mutation to
+try: dx and dgain from one kernel.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+KERNEL_NAME = "rmsnorm_backward"
+PROBLEM_DESCRIPTION = "dx, dgain of RMS normalisation over the rows of bfloat16[8192, 4096]"
+
+ROWS, WIDTH = 8192, 4096
+EPSILON = 1e-5
+
+BLOCK = 64
+
+
+def _input_gradient(x_ref, dy_ref, gain_ref, dx_ref):
+    x = x_ref[...].astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
+    normal, slope = x * scale, dy_ref[...].astype(jnp.float32) * gain_ref[...]
+    along = jnp.mean(slope * normal, axis=1, keepdims=True)
+    dx_ref[...] = ((slope - normal * along) * scale).astype(dx_ref.dtype)
+
+
+def _gain_gradient(x_ref, dy_ref, dgain_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def _start():
+        dgain_ref[...] = jnp.zeros_like(dgain_ref)
+
+    x = x_ref[...].astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
+    dgain_ref[...] += jnp.sum(dy_ref[...].astype(jnp.float32) * x * scale, axis=0)
+
+
+def kernel_fn(x, dy, gain):
+    """x, dy bfloat16[ROWS, WIDTH], gain float32[WIDTH] -> bfloat16[ROWS, WIDTH], float32[WIDTH]."""
+    rows = pl.BlockSpec((BLOCK, WIDTH), lambda i: (i, 0))
+    vector = pl.BlockSpec((WIDTH,), lambda i: (0,))
+    dx = pl.pallas_call(
+        _input_gradient,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(ROWS // BLOCK,),
+        in_specs=[rows, rows, vector],
+        out_specs=rows,
+    )(x, dy, gain)
+    dgain = pl.pallas_call(
+        _gain_gradient,
+        out_shape=jax.ShapeDtypeStruct((WIDTH,), jnp.float32),
+        grid=(ROWS // BLOCK,),
+        in_specs=[rows, rows],
+        out_specs=vector,
+    )(x, dy)
+    return dx, dgain
+
+
+def reference_fn(x, dy, gain):
+    """The same in plain jax.numpy."""
+    x, dy = x.astype(jnp.float32), dy.astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
+    normal, slope = x * scale, dy * gain
+    along = jnp.mean(slope * normal, axis=1, keepdims=True)
+    return ((slope - normal * along) * scale).astype(jnp.bfloat16), jnp.sum(dy * normal, axis=0)
+
+
+def generate_inputs(key):
+    """Standard normal x and dy; a gain around 1."""
+    x, dy, gain = jax.random.split(key, 3)
+    return (
+        jax.random.normal(x, (ROWS, WIDTH), jnp.bfloat16),
+        jax.random.normal(dy, (ROWS, WIDTH), jnp.bfloat16),
+        1 + 0.1 * jax.random.normal(gain, (WIDTH,), jnp.float32),
+    )
+
+
+def compute_flops():
+    """Useful FLOPs per element: the mean of squares 2, normal 1, slope 1, its mean 2, dx 3, the sum over rows 2."""
+    return 11 * ROWS * WIDTH
+
+
+def get_tiling_meta():
+    """What the author believes about buffers and traffic."""
+    block, array, vector = BLOCK * WIDTH * 2, ROWS * WIDTH * 2, WIDTH * 4
+    return {
+        "grid": [ROWS // BLOCK],
+        "buffers": [
+            {"name": "x", "size_bytes": block, "double_buffered": True},
+            {"name": "dy", "size_bytes": block, "double_buffered": True},
+            {"name": "gain", "size_bytes": vector, "double_buffered": False},
+            {"name": "dx", "size_bytes": block, "double_buffered": True},
+        ],
+        "inputs": [
+            {"name": "x", "size_bytes": array, "re_reads": 2},
+            {"name": "dy", "size_bytes": array, "re_reads": 2},
+            {"name": "gain", "size_bytes": vector, "re_reads": 1},
+        ],
+        "outputs": [
+            {"name": "dx", "size_bytes": array, "re_reads": 1},
+            {"name": "dgain", "size_bytes": vector, "re_reads": 1},
+        ],
+        "vreg_estimate_bytes": 4 * BLOCK * WIDTH * 4,
+    }
