@@ -35,24 +35,22 @@ def _gain_gradient(x_ref, dy_ref, dgain_ref):
     dgain_ref[...] += jnp.sum(dy_ref[...].astype(jnp.float32) * x * scale, axis=0)
 
 
+def _both(x_ref, dy_ref, gain_ref, dx_ref, dgain_ref):
+    _input_gradient(x_ref, dy_ref, gain_ref, dx_ref)
+    _gain_gradient(x_ref, dy_ref, dgain_ref)
+
+
 def kernel_fn(x, dy, gain):
     """x, dy bfloat16[ROWS, WIDTH], gain float32[WIDTH] -> bfloat16[ROWS, WIDTH], float32[WIDTH]."""
     rows = pl.BlockSpec((BLOCK, WIDTH), lambda i: (i, 0))
     vector = pl.BlockSpec((WIDTH,), lambda i: (0,))
-    dx = pl.pallas_call(
-        _input_gradient,
-        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+    dx, dgain = pl.pallas_call(
+        _both,
+        out_shape=(jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct((WIDTH,), jnp.float32)),
         grid=(ROWS // BLOCK,),
         in_specs=[rows, rows, vector],
-        out_specs=rows,
+        out_specs=(rows, vector),
     )(x, dy, gain)
-    dgain = pl.pallas_call(
-        _gain_gradient,
-        out_shape=jax.ShapeDtypeStruct((WIDTH,), jnp.float32),
-        grid=(ROWS // BLOCK,),
-        in_specs=[rows, rows],
-        out_specs=vector,
-    )(x, dy)
     return dx, dgain
 
 
