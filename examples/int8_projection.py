@@ -14,7 +14,7 @@ PROBLEM_DESCRIPTION = "product of int8[4096, 4096] and int8[4096, 4096] with sca
 
 M = N = K = 4096
 
-BM = BN = BK = 256
+BM = BN = BK = 1024
 
 
 def _multiply(x_ref, y_ref, row_ref, column_ref, o_ref, acc_ref):
