@@ -1,10 +1,10 @@
 """Product of a mixture of experts: each row of x bfloat16[8192, 2048] times its expert's of w bfloat16[8, 2048, 2048].
 
 The rows are sorted by expert, sizes int32[8] says how many rows each has. Matrices come to VMEM by the kernel's own
-copies, the next expert's while this one's is used; x arrives and the result leaves in pieces. A chunk of rows begins
-where its expert begins, so that few rows are multiplied by a matrix that is not theirs: those that fill up the last
-chunk, which the next expert writes again, and those in the same tile of 16 rows as its first one, which are kept.
-Mutation to try next: smaller first pieces.
+copies, those of the next two experts while this one's is used; x arrives and the result leaves in pieces. A chunk of
+rows begins where its expert begins, so that few rows are multiplied by a matrix that is not theirs: those that fill up
+the last chunk, which the next expert writes again, and those in the same tile of 16 rows as its first one, which are
+kept. Mutation to try next: the first expert's columns one after the other, as they arrive.
 """
 
 import functools
@@ -19,10 +19,11 @@ PROBLEM_DESCRIPTION = "bfloat16[8192, 2048] times one of eight bfloat16[2048, 20
 
 M, K, N, GROUPS = 8192, 2048, 2048, 8
 
-ROWS = 512  # of a chunk, and of x and the result in a piece
-COLUMNS = 512  # of a matrix that arrive together
+ROWS = 256  # of a chunk, and of x and the result in a piece
+COLUMNS = 1024  # of a matrix that arrive together
 UNIT = 32  # rows to which the last chunk of an expert is filled up
 TILE = 16  # rows of bfloat16 that a vector register holds
+AHEAD = 3  # matrices in VMEM, and pieces of x under way: what is needed last is asked for last
 PIECES = M // ROWS
 
 
@@ -48,6 +49,7 @@ def _multiply(edges, x_hbm, w_hbm, o_hbm, x_ref, w_ref, o_ref, arrived, fetched,
         @pl.loop(at[0], wanted)
         def _piece(piece):
             fetch_x(piece).wait()
+            pl.when(piece + AHEAD < PIECES)(lambda: fetch_x(piece + AHEAD).start())
 
         at[0] = jnp.maximum(at[0], wanted)
 
@@ -74,23 +76,22 @@ def _multiply(edges, x_hbm, w_hbm, o_hbm, x_ref, w_ref, o_ref, arrived, fetched,
             o_ref[top, part] = jnp.where(own, product[:TILE], o_ref[top, part])
             o_ref[pl.ds(row + TILE, rows - TILE), part] = product[TILE:]
 
-    for columns in range(N // COLUMNS):
-        fetch_w(0, 0, columns).start()
-        if columns == 0:
-            fetch_x(0).start()
-    for piece in range(1, PIECES):
-        fetch_x(piece).start()
+    def fetch_matrix(group):
+        for columns in range(N // COLUMNS):
+            fetch_w(group, group % AHEAD, columns).start()
+
+    fetch_x(0).start()
+    fetch_matrix(0)
+    for number in range(1, AHEAD):
+        fetch_x(number).start()
+        if number < AHEAD - 1:
+            fetch_matrix(number)
     at[0], at[1] = 0, 0
 
     @pl.loop(0, GROUPS)
     def _expert(group):
-        slot = group % 2
-
-        @pl.when(group + 1 < GROUPS)
-        def _next():
-            for columns in range(N // COLUMNS):
-                fetch_w(group + 1, 1 - slot, columns).start()
-
+        slot = group % AHEAD
+        pl.when(group + AHEAD - 1 < GROUPS)(lambda: fetch_matrix(group + AHEAD - 1))
         for columns in range(N // COLUMNS):
             fetch_w(group, slot, columns).wait()
         first, end = edges[group], edges[group + 1]
@@ -128,10 +129,10 @@ def kernel_fn(x, w, sizes):
             out_specs=pl.BlockSpec(memory_space=pl.ANY),
             scratch_shapes=[
                 pltpu.VMEM((M + UNIT, K), x.dtype),
-                pltpu.VMEM((2, K, N), w.dtype),
+                pltpu.VMEM((AHEAD, K, N), w.dtype),
                 pltpu.VMEM((M + UNIT, N), x.dtype),
                 pltpu.SemaphoreType.DMA((PIECES,)),
-                pltpu.SemaphoreType.DMA((2, N // COLUMNS)),
+                pltpu.SemaphoreType.DMA((AHEAD, N // COLUMNS)),
                 pltpu.SemaphoreType.DMA((PIECES,)),
                 pltpu.SMEM((2,), jnp.int32),
             ],
@@ -169,7 +170,7 @@ def get_tiling_meta():
         "grid": [],
         "buffers": [
             {"name": "x", "size_bytes": (M + UNIT) * K * 2, "double_buffered": False},
-            {"name": "w", "size_bytes": K * N * 2, "double_buffered": True},
+            {"name": "w", "size_bytes": AHEAD * K * N * 2, "double_buffered": False},
             {"name": "o", "size_bytes": (M + UNIT) * N * 2, "double_buffered": False},
         ],
         "inputs": [
