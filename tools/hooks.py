@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from ratchet.commands import options
 from ratchet.selftest.defences import DEFENCES
 from ratchet.values.status import Status
-from tools import operations
+from tools import operations, records
 from tools.documents import ROOT, links, read, with_links
 
 PAGES = {
@@ -102,6 +102,7 @@ MADE = {
     "<!-- the statuses -->": statuses,
     "<!-- the defences -->": defences,
     "<!-- the operations -->": operations.markdown,
+    "<!-- the records -->": records.markdown,
 }
 """What the site puts in place of a marker of a page."""
 
