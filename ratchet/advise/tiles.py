@@ -96,16 +96,21 @@ def raised(rewrite: Rewrite, name: str) -> Rewrite | None:
 
 def tiles(file: File) -> tuple[Tile, ...]:
     """What may be tuned: no constant that the problem or an output needs, and none that only some arithmetic uses."""
-    shapes = [keyword(kernel.call, "out_shape") for kernel in kernels(file)]
-    outputs = file.needed_by({name for node in shapes if node is not None for name in names_in(node)})
+    never = fixed(file)
     found: dict[tuple[int, int], Tile] = {}
     for of_grid, node in _sides(file):
-        for name, value in _literals(file, node, file.frozen | outputs):
+        for name, value in _literals(file, node, never):
             number, where = file.number(value), file.span(value)
             if number is not None and number > 0:
                 before = found.get(where, Tile(name=name, value=number, node=value, of_grid=False))
                 found[where] = replace(before, of_grid=of_grid or before.of_grid)
     return tuple(found.values())
+
+
+def fixed(file: File) -> frozenset[str]:
+    """Names of the top level that the problem or an output needs."""
+    shapes = [keyword(kernel.call, "out_shape") for kernel in kernels(file)]
+    return file.frozen | file.needed_by({name for node in shapes if node is not None for name in names_in(node)})
 
 
 def _sides(file: File) -> Iterator[tuple[bool, ast.expr]]:

@@ -12,7 +12,8 @@ import itertools
 import math
 import tokenize
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from ratchet.kernelfile.syntax import Change, File, assignments, changed
 from ratchet.values import Literal, Point
@@ -30,6 +31,10 @@ class Knob:
     line: int
     value: str
     """Its value as it is written."""
+    names: tuple[str, ...] = ()
+    """All whom the statement ``BM = BN = 512`` gives that value, in order; empty where it is given to one."""
+    first: int = 0
+    """Where that statement begins."""
 
 
 def knobs(source: bytes, name: str) -> dict[str, Knob]:
@@ -39,10 +44,14 @@ def knobs(source: bytes, name: str) -> dict[str, Knob]:
       Refusal: as ``File.of``; ``name`` is what the file is called there.
     """
     file = File.of(source, name)
+    shared = {file.span(node.value): node for node in file.tree.body if _is_shared(node)}
     found: dict[str, list[Knob]] = {}
     for target, value in assignments(file.tree.body):
         start, end = file.span(value)
         knob = Knob(name=target, start=start, end=end, line=value.lineno, value=source[start:end].decode())
+        if (whole := shared.get((start, end))) is not None:
+            names = tuple(one.id for one in whole.targets if isinstance(one, ast.Name))
+            knob = replace(knob, names=names, first=file.span(whole)[0])
         found.setdefault(target, []).append(knob)
     for node in ast.walk(file.tree):  # also where a function or a loop sets it
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -51,10 +60,10 @@ def knobs(source: bytes, name: str) -> dict[str, Knob]:
 
 
 def with_constants(source: bytes, name: str, point: Point) -> bytes:
-    """The file with other values of its knobs; every other byte stays.
+    """The file with other values of its knobs; every other byte stays, but that ``BM = BN = 512`` is taken apart.
 
     Raises:
-      Refusal: ``USAGE`` for a name that is no knob of the file, or one that shares its value (``BM = BN = 512``);
+      Refusal: ``USAGE`` for a name that is no knob of the file, or shares its value with what is no name;
         ``SYNTAX_ERROR`` as ``knobs``.
     """
     known = knobs(source, name)
@@ -65,11 +74,29 @@ def with_constants(source: bytes, name: str, point: Point) -> bytes:
                 Status.USAGE, f"{name} sets no constant {wanted!r:.60} once at its top level; it has: {there:.600}"
             )
         shared = [one for one, knob in known.items() if knob.start == known[wanted].start]
-        if len(shared) > 1:
+        if len(shared) > max(1, len(known[wanted].names)):
             message = f"{name}:{known[wanted].line}: {' and '.join(shared)} share one value, so that none of them can"
             raise Refusal(Status.USAGE, f"{message} be changed alone: assign each in a line of its own")
-    spans = [(known[wanted], value) for wanted, value in point.items()]
-    return changed(source, [Change(start=knob.start, end=knob.end, text=repr(value)) for knob, value in spans])
+    return changed(source, {_change(known[wanted], point) for wanted in point})
+
+
+def _is_shared(node: ast.stmt) -> TypeGuard[ast.Assign]:
+    """Whether it is ``BM = BN = 512``."""
+    return (
+        isinstance(node, ast.Assign)
+        and len(node.targets) > 1
+        and all(isinstance(one, ast.Name) for one in node.targets)
+    )
+
+
+def _change(knob: Knob, point: Point) -> Change:
+    """Its new value; of several that were given one value, all their names with a value each."""
+    if not knob.names:
+        return Change(start=knob.start, end=knob.end, text=repr(point[knob.name]))
+    values = [repr(point[one]) if one in point else knob.value for one in knob.names]
+    if len(set(values)) == 1:
+        return Change(start=knob.start, end=knob.end, text=values[0])
+    return Change(start=knob.first, end=knob.end, text=f"{', '.join(knob.names)} = {', '.join(values)}")
 
 
 @dataclass(frozen=True, kw_only=True)

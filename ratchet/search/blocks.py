@@ -7,10 +7,9 @@ a rest has to be again.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
-from ratchet.advise.tiles import tiles
+from ratchet.advise.tiles import fixed, tiles
 from ratchet.kernelfile.program import is_call
 from ratchet.kernelfile.syntax import File, expression, names_in
 from ratchet.values import Literal
@@ -23,12 +22,16 @@ _DEPTH = 40
 
 
 def axes(file: File) -> dict[str, tuple[Literal, ...]]:
-    """The integers of the top level by name, each with the values to try; none that shares its value with another."""
-    given = Counter(file.span(node) for node in file.assigned.values())
+    """The integers of the top level by name, each with the values to try; all names that share one integer."""
+    given: dict[tuple[int, int], list[str]] = {}
+    for name, node in file.assigned.items():
+        given.setdefault(file.span(node), []).append(name)
+    never = fixed(file)
     return {
-        tile.name: _values(tile.value)
+        name: _values(tile.value)
         for tile in tiles(file)
-        if tile.name.isidentifier() and given[file.span(tile.node)] == 1
+        for name in given.get(file.span(tile.node), ())
+        if name not in never
     }
 
 

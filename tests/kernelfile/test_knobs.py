@@ -49,6 +49,17 @@ def test_only_the_values_change(point):
     assert rest == left
 
 
+@given(st.dictionaries(st.sampled_from(["A", "B", "BQ"]), LITERALS))
+def test_names_that_share_a_value_get_one_each(point):
+    changed = with_constants(FILE, "kernel.py", point)
+    before, after = knobs(FILE, "kernel.py"), knobs(changed, "kernel.py")
+    assert {name: ast.literal_eval(knob.value) for name, knob in after.items()} == {
+        **{name: ast.literal_eval(knob.value) for name, knob in before.items()}, **point,
+    }  # fmt: skip
+    assert with_constants(changed, "kernel.py", point) == changed
+    assert len(changed.splitlines()) == len(FILE.splitlines())
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_places_are_bytes(end, mark):
@@ -66,7 +77,7 @@ def test_places_are_bytes(end, mark):
         (b"TK = " + b"-" * 100_000 + b"1\n", Status.SYNTAX_ERROR, ""),
         (FILE, Status.USAGE, "sets no constant 'TK' once at its top level; it has: BQ = 256"),
         (b"TK = 1\nTK = 2\n", Status.USAGE, "it has: none"),
-        (b"X = 1\nTK = TN = 2\n", Status.USAGE, "kernel.py:2: TK and TN share one value"),
+        (b"X = 1\n(TN, TM) = (TK, U) = 2, 3\n", Status.USAGE, "kernel.py:2: TN and TK share one value"),
     ],
 )
 def test_what_is_no_knob_is_refused(source, status, said):

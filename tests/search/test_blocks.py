@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ratchet.advise.advice import Edit
+from ratchet.kernelfile.knobs import with_constants
 from ratchet.search.space import space_of
-from ratchet.values.status import Refusal
 from tests.advise.sources import ATTENTION, PRODUCT, ROWS, edits
 
 EVERY = (16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -41,10 +41,15 @@ def test_small_ones_stay_small_and_odd_ones_odd() -> None:
     assert axis.values == (24, 48, 96, 192, 384, 768, 1536)
 
 
-def test_names_that_share_a_value_are_no_knobs() -> None:
-    shared = ATTENTION.replace("ACROSS = 64\nALONG = 256", "ACROSS = ALONG = 64")
-    with pytest.raises(Refusal, match="names no values to try and has no block"):
-        space_of(shared.encode(), "other.py", [], [])
+def test_names_that_share_a_value_are_knobs_of_their_own() -> None:
+    shared = ATTENTION.replace("ACROSS = 64\nALONG = 256", "ACROSS = ALONG = 64").encode()
+    space = space_of(shared, "other.py", [], [])
+    assert [axis.name for axis in space.axes] == ["ACROSS", "ALONG"]
+    apart = with_constants(shared, "other.py", {"ALONG": 128})
+    assert b"ACROSS, ALONG = 64, 128\n" in apart
+    other = space_of(apart, "other.py", [], [])
+    assert (other.axes, [one.text for one in other.where]) == (space.axes, [one.text for one in space.where])
+    assert other.constants["ALONG"] == 128
 
 
 @pytest.mark.parametrize(("given", "names"), [(["SIDE=128,256"], ["SIDE"]), ([], ["SIDE"])])
