@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, deleted, free_name, made, movable
-from ratchet.kernelfile.program import Kernel, Ref, kernels, keyword, parts, same
+from ratchet.kernelfile.program import Kernel, Ref, is_call, kernels, keyword, parts, same
 from ratchet.kernelfile.syntax import Change, File, first_line, lines_of, names_in
 
 _KNOWN = ("out_shape", "grid", "in_specs", "out_specs", "scratch_shapes", "compiler_params")
@@ -42,7 +42,8 @@ def rewrites(file: File) -> Iterator[Rewrite]:
 
 
 def _call(kernel: Kernel) -> _Call | None:
-    if not kernel.refs or kernel.settings is not kernel.call:
+    """The call, where its result has names and its function is run as it is: no ``partial`` hands it more."""
+    if not kernel.refs or kernel.settings is not kernel.call or not isinstance(kernel.call.args[0], ast.Name):
         return None
     if any(one.arg not in _KNOWN for one in kernel.call.keywords) or len(kernel.call.args) != 1:
         return None
@@ -52,8 +53,7 @@ def _call(kernel: Kernel) -> _Call | None:
                 if called is not kernel.call or not movable(kernel.file, node):
                     continue
                 names = [one.id for one in parts(target) if isinstance(one, ast.Name)]
-                shape = keyword(kernel.call, "out_shape")
-                shapes = parts(_resolved(kernel, shape)) if shape is not None else []
+                shapes = _shapes(kernel, several=isinstance(target, ast.Tuple | ast.List))
                 refs = [ref.role for ref in kernel.refs]
                 whole = len(names) == len(parts(target)) == len(shapes) == refs.count("out")
                 if whole and len(operands) == refs.count("in"):
@@ -61,9 +61,13 @@ def _call(kernel: Kernel) -> _Call | None:
     return None
 
 
-def _resolved(kernel: Kernel, node: ast.expr) -> ast.expr:
-    given = kernel.local.get(node.id) if isinstance(node, ast.Name) else None
-    return given if isinstance(given, ast.Tuple | ast.List) else node
+def _shapes(kernel: Kernel, *, several: bool) -> list[ast.expr]:
+    """Of the results; none where it is not known that they are, or are not, ``several`` in a tuple or a list."""
+    written = keyword(kernel.call, "out_shape")
+    given = kernel.local.get(written.id) if isinstance(written, ast.Name) else written
+    if several:
+        return parts(given) if isinstance(given, ast.Tuple | ast.List) else []
+    return [written] if written is not None and given is not None and is_call(given, "ShapeDtypeStruct") else []
 
 
 def _joined(file: File, first: _Call, second: _Call) -> Iterator[Rewrite]:
@@ -73,7 +77,7 @@ def _joined(file: File, first: _Call, second: _Call) -> Iterator[Rewrite]:
     alike = len(kernel.grid) == len(other.grid) and all(map(same, kernel.grid, other.grid))
     params = [keyword(one.call, "compiler_params") for one in (kernel, other)]
     agree = params == [None, None] or (None not in params and same(*params))  # type: ignore[arg-type]
-    used = any(names_in(node, ast.Load) & set(first.targets) for node in between)
+    used = any(names_in(node, ast.Load) & set(first.targets) for node in (*between, other.call))
     changed = {name for node in between for name in names_in(node, ast.Store)}
     shared = _shared(first, second)
     if not alike or not agree or used or shared is None or changed & names_in(first.statement):
@@ -106,7 +110,7 @@ def _joined(file: File, first: _Call, second: _Call) -> Iterator[Rewrite]:
     margin = " " * second.statement.col_offset
     lines = "".join(f"{margin}{INDENT}{word}={text},\n" for word, text in settings.items() if text)
     called = ", ".join(file.text(one) for one in (*first.operands, *(operand for _, operand in rest)))
-    call = f"{', '.join(targets)} = {file.pallas}.pallas_call(\n{margin}{INDENT}{name},\n{lines}{margin})({called})"
+    call = f"{', '.join(targets)} = {file.text(kernel.call.func)}(\n{margin}{INDENT}{name},\n{lines}{margin})({called})"
     above, (start, end) = file.line_start(first_line(kernel.host)), file.span(second.statement)
     runs = "".join(
         f"{INDENT}{one.kernel.body.name}({', '.join(names[ref.name] for ref in one.kernel.refs)})\n"

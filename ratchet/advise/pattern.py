@@ -74,11 +74,12 @@ def indented(file: File, statements: Sequence[ast.stmt], head: str) -> set[Chang
 def movable(file: File, *nodes: ast.stmt) -> bool:
     """Whether lines of statements are their own, and none of them is inside of a text."""
     for node in nodes:
-        start = file.line_start(first_line(node))
+        start, end = file.line_start(first_line(node)), file.line_start((node.end_lineno or node.lineno) + 1)
         texts = (one for one in ast.walk(node) if isinstance(one, ast.Constant | ast.JoinedStr))
         docstring = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
         split = any(one.lineno != one.end_lineno for one in texts if one is not docstring)
-        if split or file.source[start : start + node.col_offset].strip():
+        behind = file.source[file.span(node)[1] : end].strip()
+        if split or file.source[start : start + node.col_offset].strip() or not (behind or b"#").startswith(b"#"):
             return False
     return True
 
