@@ -49,7 +49,6 @@ PATTERNS: tuple[Callable[[Kernel], Iterator[Rewrite]], ...] = (
     arithmetic.reciprocals,
     tiles.unrolled,
     parted.rewrites,
-    staggered.rewrites,
     heads.rewrites,
     pages.rewrites,
     fetched.rewrites,
@@ -125,8 +124,8 @@ def advise(
         near = [made[one] for one in sorted(alone, key=tried.loss) if tried.lost_little(one)]
         for pair in tuple(_pairs(file, run, near, made.values())):
             made.setdefault(program(pair.rewrite.after), pair)
-    order = [*alone, *(result for result in made if result not in alone)]
-    return tuple(made[result] for result in order if result not in judged)
+    every = [*alone, *(result for result in made if result not in alone)]
+    return tuple(made[result] for result in every if result not in judged)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +168,19 @@ class Tried:
 def rewrites(file: File) -> tuple[Rewrite, ...]:
     """Every edit whose pattern is in the file."""
     alone = [kernel for kernel in kernels(file) if kernel.alone]
-    pairs = [(pattern, kernel) for pattern in PATTERNS for kernel in alone]
-    known = [(pattern, kernel) for pattern, kernel in pairs if kernel.refs or pattern in _WITHOUT_REFS]
     return (
         *tiles.rewrites(file),
         *joined.rewrites(file),
-        *(one for pattern, kernel in known for one in pattern(kernel)),
+        *(one for kernel in alone for one in _of_kernel(kernel)),
     )
+
+
+def _of_kernel(kernel: Kernel) -> Iterator[Rewrite]:
+    """By every pattern of one kernel; stages are made of what others are found to make."""
+    found = [one for pattern in PATTERNS if kernel.refs or pattern in _WITHOUT_REFS for one in pattern(kernel)]
+    yield from found
+    if kernel.refs:
+        yield from staggered.rewrites(kernel, found)
 
 
 def program(source: bytes) -> str:

@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from ratchet.kernelfile.program import PRODUCTS, Kernel, is_call
 from ratchet.kernelfile.syntax import names_in
@@ -97,11 +98,12 @@ def yielded(body: Sequence[ast.stmt]) -> Stages:
     return stages
 
 
-def in_order(stages: Stages) -> bool:
+def in_order(kernel: Kernel, stages: Stages) -> bool:
     """Whether a task may begin before the one before it is done: no reference is stored two stages from another use."""
-    if len(stages) < 2 or not all(is_plain(node) for stage in stages for node in stage):
+    body = [node for stage in stages for node in stage]
+    if len(stages) < 2 or not all(map(is_plain, body)) or not _is_all_seen(kernel, body):
         return False
-    for name in stored([node for stage in stages for node in stage]):
+    for name in stored(body):
         used = [at for at, stage in enumerate(stages) if any(name in names_in(node) for node in stage)]
         if used[-1] - used[0] > 1:
             return False
@@ -119,13 +121,28 @@ def is_plain(node: ast.stmt) -> bool:
 
 
 def stored(body: Sequence[ast.stmt]) -> set[str]:
-    """References that statements store into."""
+    """References that statements store into, by whatever names the place is written: ``x.at[row][...] = y``, too."""
     return {
-        one.value.id
+        name
         for node in body
         for one in ast.walk(node)
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name)
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)
+        for name in names_in(one.value)
     }
+
+
+def _is_all_seen(kernel: Kernel, body: Sequence[ast.stmt]) -> bool:
+    """Whether statements hold every use of a reference: none is given away, no function of the kernel's is called."""
+    nodes = [one for node in body for one in ast.walk(node)]
+    functions = {one.name for one in ast.walk(kernel.body) if isinstance(one, ast.FunctionDef)}
+    used = {id(one.value) for one in nodes if isinstance(one, ast.Subscript) or asks_kind(one)}
+    names = functions | set(kernel.by_name)
+    return all(id(one) in used for one in nodes if isinstance(one, ast.Name) and one.id in names)
+
+
+def asks_kind(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """``x_ref.dtype``, ``x_ref.shape``."""
+    return isinstance(node, ast.Attribute) and node.attr in ("dtype", "shape")
 
 
 def independent(kernel: Kernel, loop: ast.For, row: str) -> bool:
@@ -135,8 +152,11 @@ def independent(kernel: Kernel, loop: ast.For, row: str) -> bool:
     later = (one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and id(one) not in inside)
     if any(one.id in named for one in later) or row in named or _read_before(loop.body, named):
         return False
+    leaves = any(isinstance(one, ast.Return) for one in ast.walk(loop))  # the turns behind, too
+    if leaves or not _is_all_seen(kernel, loop.body):
+        return False
     step = loop.iter.args[2] if isinstance(loop.iter, ast.Call) and len(loop.iter.args) == 3 else None
-    return all(_is_apart(loop, name, row, step) for name in stored(loop.body))
+    return all(name in kernel.by_name and _is_apart(loop, name, row, step) for name in stored(loop.body))
 
 
 def _given(node: ast.AST) -> set[str]:
@@ -152,17 +172,15 @@ def _given(node: ast.AST) -> set[str]:
 
 
 def _read_before(body: Sequence[ast.stmt], named: set[str]) -> bool:
-    """Whether one of the names is read before it is given something."""
-    given: set[str] = set()
+    """Whether one of the names is read before it is given something, whichever conditions hold."""
     for node in body:
-        reads = names_in(node.value if isinstance(node, ast.Assign) else node, ast.Load)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            reads |= {node.target.id}
-        own = {name for one in node.body for name in _given(one)} if isinstance(node, ast.If) else set()
-        first = _read_before(node.body, own - given) if isinstance(node, ast.If) else False
-        if first or (reads & named) - given - own:
+        reads = names_in(node.test if isinstance(node, ast.If) else node, ast.Load)
+        if isinstance(node, ast.AugAssign):
+            reads |= names_in(node.target)
+        if reads & named or (isinstance(node, ast.If) and _read_before(node.body, named)):
             return True
-        given |= _given(node)
+        if not isinstance(node, ast.If):
+            named = named - _given(node)
     return False
 
 
@@ -170,8 +188,8 @@ def _is_apart(loop: ast.For, name: str, row: str, step: ast.expr | None) -> bool
     """Whether turns use different parts of a reference: ``x[row : row + S, ...]`` or ``x[..., row, ...]``."""
     uses = [one for one in ast.walk(loop) if isinstance(one, ast.Name) and one.id == name]
     found = [one for one in ast.walk(loop) if isinstance(one, ast.Subscript) and one.value in uses]
-    kinds = [one for one in ast.walk(loop) if isinstance(one, ast.Attribute) and one.value in uses]
-    if len(found) + len(kinds) != len(uses) or not all(one.attr in ("dtype", "shape") for one in kinds):
+    kinds = [one for one in ast.walk(loop) if asks_kind(one) and one.value in uses]
+    if len(found) + len(kinds) != len(uses):
         return False
     every = [_place(one, row, step) for one in found]
     return None not in every and len(set(every)) == 1

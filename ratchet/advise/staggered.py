@@ -11,7 +11,6 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ratchet.advise import parted, tiles
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, free_name, made, movable
 from ratchet.advise.stages import Stages, in_order, independent, is_plain, loop_end, stages_of, stored, yielded
@@ -46,20 +45,24 @@ _ABREAST = '''def {}(tasks, stages):
 _DRIVERS = {Edit.STAGGER: ("_staggered", _STAGGERED), Edit.ABREAST: ("_abreast", _ABREAST)}
 
 
-def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
+def rewrites(kernel: Kernel, others: Sequence[Rewrite]) -> Iterator[Rewrite]:
     """Loops over tiles in stages; loops with products whose turns overlap; several turns of what is in stages.
 
     Turns are joined where no triangle is left to cut, which is the larger gain and is not seen in joined ones.
+
+    Args:
+      others: of the other patterns; those in strips are put in stages here.
     """
-    whole = not any(one.edit is Edit.TRIANGLE for one in parted.rewrites(kernel))
+    whole = not any(one.edit is Edit.TRIANGLE for one in others)
     for node in ast.walk(kernel.body):
         if isinstance(node, ast.For):
             yield from _tiles(kernel, node)
         if isinstance(node, ast.FunctionDef) and (end := loop_end(kernel, node)) is not None:
             yield from _turns(kernel, node, end)
             yield from _joined(kernel, node, end) if whole else ()
-    for strips in tiles.strips(kernel):
-        yield from _strips(kernel, strips)
+    for strips in others:
+        if strips.edit is Edit.STRIPS:
+            yield from _strips(kernel, strips)
 
 
 def _strips(kernel: Kernel, strips: Rewrite) -> Iterator[Rewrite]:
@@ -86,13 +89,20 @@ def _tiles(kernel: Kernel, loop: ast.For) -> Iterator[Rewrite]:
         return
     if not independent(kernel, loop, loop.target.id) or not movable(kernel.file, loop, *body):
         return
-    if in_order(stages := stages_of(body)):
+    if in_order(kernel, stages := stages_of(body)):
         yield from _in_stages(kernel, loop, loop.target.id, Edit.STAGGER, stages)
-    counted = [kernel.file.number(one) for one in loop.iter.args]
-    few = None not in counted and 1 < len(range(*map(int, filter(None, counted)))) <= _MOST_ABREAST
     stages = [[node] for node in body]
+    few = _takes_few(kernel, loop.iter)
     if few and calls(loop, *PRODUCTS, *REDUCTIONS) and len(stages) > 1 and all(map(is_plain, body)):
         yield from _in_stages(kernel, loop, loop.target.id, Edit.ABREAST, stages)
+
+
+def _takes_few(kernel: Kernel, counted: ast.Call) -> bool:
+    """Whether a ``range`` has more than one turn, and no more than may be alive at once."""
+    known = [number for one in counted.args if (number := kernel.file.number(one)) is not None]
+    if len(known) != len(counted.args) or not 1 <= len(known) <= 3 or known[2:] == [0]:
+        return False
+    return 1 < len(range(*known)[: _MOST_ABREAST + 1]) <= _MOST_ABREAST
 
 
 def _in_stages(kernel: Kernel, loop: ast.For, row: str, edit: Edit, stages: Stages) -> Iterator[Rewrite]:
@@ -114,7 +124,7 @@ def _in_stages(kernel: Kernel, loop: ast.For, row: str, edit: Edit, stages: Stag
 def _turns(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Rewrite]:
     """``@pl.loop(0, N)`` over statements with products: several turns at once, each a stage behind another."""
     file, stages = kernel.file, stages_of(loop.body)
-    if not in_order(stages) or not movable(file, loop, *loop.body):
+    if not in_order(kernel, stages) or not movable(file, loop, *loop.body) or file.pallas is None:
         return
     for times in _AT_ONCE:
         name, turn, constant = free_name(file, "_turn"), loop.args.args[0].arg, free_name(file, "TURNS")
@@ -156,7 +166,7 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
     sites = [one for one in calls(kernel.body, called) if isinstance(one.func, ast.Name) and one.args]
     uses = [one for one in ast.walk(kernel.body) if isinstance(one, ast.Name) and one.id == called]
     alone = len(uses) == len(sites) and parameter.arg not in names_in(found.tile, ast.Store)
-    if not alone or not in_order(yielded(found.tile.body)) or not movable(file, loop):
+    if not alone or not in_order(kernel, yielded(found.tile.body)) or not movable(file, loop) or file.pallas is None:
         return
     counted = _counted(kernel, found, [one for one in sites if id(one) not in inside])
     turns, more = free_name(file, "turns"), "".join(f", {file.text(one)}" for one in rest)

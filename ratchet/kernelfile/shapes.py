@@ -108,12 +108,21 @@ class Shapes:
 
     def has_whole_lanes(self, side: str) -> bool:
         """Whether a side is a multiple of LANES, be it a constant or whatever a name is given."""
-        number = self.number(side)
-        if number is not None:
-            return number % LANES == 0
-        stores = (node for node in ast.walk(self.kernel.body) if isinstance(node, ast.Assign))
-        values = [value for node in stores for name, value in assignments([node]) if name == side]
-        return bool(values) and all(map(self._is_multiple, values))
+        given = self._given(side)
+        if not given:
+            number = self.number(side)
+            return number is not None and number % LANES == 0
+        statements = [node for node in ast.walk(self.kernel.body) if isinstance(node, ast.stmt)]
+        values = [value for name, value in assignments(statements) if name == side]
+        return len(values) == given and all(map(self._is_multiple, values))
+
+    def _given(self, name: str) -> int:
+        """How often the kernel's function gives a name something, as a parameter of a function in it too."""
+        return sum(
+            one.arg == name if isinstance(one, ast.arg) else isinstance(one.ctx, ast.Store) and one.id == name
+            for one in ast.walk(self.kernel.body)
+            if isinstance(one, ast.arg | ast.Name)
+        )
 
     def _is_multiple(self, node: ast.expr) -> bool:
         """Of LANES."""

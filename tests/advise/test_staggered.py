@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
+from ratchet.advise import parted, tiles
 from ratchet.advise.advice import Edit
 from tests.advise.sources import ATTENTION, edits, once
 from tests.advise.values import results, values
@@ -19,6 +22,7 @@ TRIANGLE = once(PARTED, Edit.TRIANGLE)
 STAGES = once(TRIANGLE, Edit.STAGGER)
 
 
+WIDTH = "            width = ALONG\n"
 ROWS = "range(block * ALONG // STRIP * STRIP if masked else 0, ACROSS, STRIP)"
 
 
@@ -74,6 +78,9 @@ def test_tiles_in_stages_are_masked_parted_and_cut_as_others_are():
     assert "np.exp(seen - np.tile(highest, (1, width // 128)))" in text
     assert "sum(part[:, at : at + 128] for at in range(0, width, 128))" in text
     assert edits(STAGES.replace("width = min(ALONG, ", "width = min(ALONG, 1 + "), Edit.WIDE) == []
+    for old, new in ((WIDTH, WIDTH + "            width -= 1\n"), ("def _begin():", "def _begin(width=1):")):
+        assert old in STAGES
+        assert edits(STAGES.replace(old, new), Edit.WIDE) == []
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,14 @@ def test_tiles_in_stages_are_masked_parted_and_cut_as_others_are():
         (TRIANGLE, Edit.STAGGER, "less * mixed[row", "less * mixed[0 * row"),
         (TRIANGLE, Edit.STAGGER, "top[row : row + STRIP, :] = highest", "top[0:STRIP, :] = highest"),
         (TRIANGLE, Edit.STAGGER, "            highest = ", "            part = part\n            highest = "),
+        (TRIANGLE, Edit.STAGGER, "top[row : row + STRIP, :] = highest", "top.at[0:STRIP, :][...] = highest"),
+        (TRIANGLE, Edit.STAGGER, "part = np.exp(seen - highest)", "part = weigh(out, seen - highest)"),
+        (TRIANGLE, Edit.STAGGER, "part = np.exp(seen", "part = _begin() or np.exp(seen"),
+        (TRIANGLE, Edit.STAGGER, WIDTH, WIDTH + "            if block:\n                return\n"),
+        (TRIANGLE, Edit.STAGGER, WIDTH, "            if not masked:\n    " + WIDTH),
+        (STRIPS, Edit.ABREAST, "ACROSS, STRIP):\n", "ACROSS, 0):\n"),
+        (STRIPS, Edit.ABREAST, "STRIP = 256", "STRIP = 8"),
+        (STAGES, Edit.TURNS, "experimental import pallas as plas", "experimental.pallas import loop"),
         (TRIANGLE, Edit.STAGGER, "seen = 0.125 * jax", "seen = top[row : row + STRIP, :1] * jax"),
         (STAGES, Edit.TURNS, "_see(there, False)", "_see(there + 1, False)"),
     ],
@@ -99,6 +114,21 @@ def test_what_is_written_otherwise_stays(text, edit, old, new):
     assert edits(text.replace(old, new), edit) == []
 
 
+def test_tiles_whose_number_is_known_go_side_by_side():
+    assert "_abreast([_tile(row) for row in range(0, ACROSS, STRIP)], 10)" in once(STRIPS, Edit.ABREAST)
+    assert edits(TRIANGLE, Edit.ABREAST) == []
+
+
+def test_no_pattern_is_looked_for_twice(monkeypatch):
+    looked: Counter[str] = Counter()
+    for module, name in ((tiles, "_innermost"), (parted, "_triangle")):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, f=function: looked.update([f.__name__]) or f(*given))
+    assert edits(STRIPS, Edit.STAGGER)
+    functions = STRIPS[: STRIPS.index("def kernel_fn")].count("def ")
+    assert looked == {"_innermost": 1, "_triangle": functions}
+
+
 def test_turns_of_a_loop_without_tiles_overlap():
     loop = once(LOSS, Edit.RESIDENT)
     two, four = (one.after.decode() for one in edits(loop, Edit.STAGGER))
@@ -106,13 +136,17 @@ def test_turns_of_a_loop_without_tiles_overlap():
     assert "        yield\n        words = j * BW" in two
     assert "TURNS = 2\n" in two
     assert "        _staggered([_turn(several * TURNS + one) for one in range(TURNS)], 2)\n" in four
-    assert (
-        edits(loop.replace("        words = j", "        pl.when(j > 0)(print)\n        words = j"), Edit.STAGGER) == []
-    )
+    for old, new in (
+        ("        words = j", "        pl.when(j > 0)(print)\n        words = j"),
+        ("from jax.experimental import pallas as pl\n", "from elsewhere import pallas as pl\n"),
+    ):
+        assert old in loop
+        assert edits(loop.replace(old, new), Edit.STAGGER) == []
 
 
 STEPS = (
     last(LOOP, Edit.STAGGER),
+    once(STRIPS, Edit.ABREAST),
     PARTED,
     TRIANGLE,
     STAGES,
