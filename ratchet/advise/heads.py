@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.advise.advice import Edit, Rewrite
+from ratchet.advise.carried import carries
 from ratchet.advise.pattern import free_name, indented, made, movable, places, runs_when, without_dimension, written
 from ratchet.kernelfile.program import Kernel, Ref, is_part, num_programs, parts, program_id
 from ratchet.kernelfile.syntax import Change, lines_of, names_in
@@ -21,6 +22,8 @@ _MOST = 32
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Every dimension along which blocks are one long, outputs too."""
     for at in range(len(kernel.grid)) if len(kernel.grid) > 1 else ():
+        if carries(kernel, at):
+            continue
         sides = {ref.name: _side(kernel, ref, at) for ref in kernel.refs}
         along = {name: side for name, side in sides.items() if side is not None}
         outputs = {ref.name for ref in kernel.refs if ref.role == "out"}

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
+from ratchet.advise.carried import carries
 from ratchet.advise.pattern import made, runs_when
 from ratchet.kernelfile.program import Kernel, Ref, is_call, keyword, num_programs, parts, program_id
 from ratchet.kernelfile.syntax import CLAIMS, Change, File, names_in
@@ -18,6 +19,8 @@ from ratchet.kernelfile.syntax import CLAIMS, Change, File, names_in
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Two neighbouring dimensions swapped, where every output has a block of its own for each."""
     for at in range(len(kernel.grid) - 1):
+        if carries(kernel, at + 1):
+            continue
         if all(_walks(kernel, ref, at) and _walks(kernel, ref, at + 1) for ref in kernel.refs if ref.role == "out"):
             yield from _swapped(kernel, at)
 

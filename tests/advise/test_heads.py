@@ -53,6 +53,7 @@ def test_tiles_that_do_not_meet_go_side_by_side():
     [
         (PAGED, Edit.GROUP, "q_ref[0, 0]", "q_ref[...][0, 0]"),
         (PAGED, Edit.GROUP, "page = pl.program_id(2)", "page = pl.program_id(2) + 0 * pl.program_id(1)"),
+        (PAGED, Edit.GROUP, "page == 0", "jnp.logical_and(page == 0, pl.program_id(0) == 0)"),
         (PAGED, Edit.GROUP, "(h, table[b, p], 0, 0)", "(h * 1, table[b, p], 0, 0)"),
         (PAGED, Edit.GROUP, "= 8, 32, 8, 128", "= 8, 320, 80, 128"),
         (HEADS, Edit.ABREAST, "acc_ref[head] = rescale * acc_ref[head]", "acc_ref[head] = rescale * acc_ref[0]"),
