@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import made, movable, written
-from ratchet.kernelfile.program import PRODUCTS, Kernel, Ref, calls, is_call, is_whole, keyword, parts
+from ratchet.kernelfile.program import PRODUCTS, Kernel, Ref, calls, is_call, is_part, is_whole, keyword, parts
 from ratchet.kernelfile.syntax import Change, File, lines_of, names_in
 
 _ELEMENTWISE = ("exp", "exp2", "log", "abs", "tanh", "sqrt", "square", "negative", "float32", "bfloat16")
@@ -22,7 +22,7 @@ _NARROW = ("bfloat16", "float16")
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Operands and a result that an operation goes with."""
     call = _call(kernel)
-    if call is None:
+    if call is None or keyword(kernel.call, "input_output_aliases") is not None:  # of one dtype and shape
         return
     inputs = [ref for ref in kernel.refs if ref.role in ("scalar", "in")]
     for ref, operand in zip(inputs, call.args, strict=True) if len(inputs) == len(call.args) else ():
@@ -46,7 +46,7 @@ def _is_alone(kernel: Kernel, ref: Ref) -> bool:
 
 def _as_it_is(kernel: Kernel, ref: Ref, operand: ast.expr) -> Iterator[Rewrite]:
     """``x.T`` as ``x``, with the other side of its blocks contracted."""
-    file, array = kernel.file, _transposed(operand)
+    file, array = kernel.file, _transposed(kernel.file, operand)
     if array is None or ref.block is None or len(ref.block) != 2 or ref.index is None:
         return
     sides = parts(ref.index.body)
@@ -63,14 +63,15 @@ def _as_it_is(kernel: Kernel, ref: Ref, operand: ast.expr) -> Iterator[Rewrite]:
     yield from made(file, Edit.TRANSPOSE, changes, lines=lines_of(*(call for call, _ in products)), subject=ref.name)
 
 
-def _transposed(node: ast.expr) -> ast.expr | None:
+def _transposed(file: File, node: ast.expr) -> ast.expr | None:
+    """The array of ``x.T``, and of the same by a function of ``jax.numpy``."""
     match node:
         case ast.Attribute(value=array, attr="T"):
             return array
-        case ast.Call(args=[array], keywords=[]) if is_call(node, "transpose"):
-            return array
-        case ast.Call(args=[array, one, other]) if is_call(node, "swapaxes"):
-            return array if {ast.unparse(one), ast.unparse(other)} == {"0", "1"} else None
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name), keywords=[]) if module == file.numpy:
+            texts = [ast.unparse(one) for one in node.args[1:]]
+            if (name == "transpose" and len(node.args) == 1) or (name == "swapaxes" and sorted(texts) == ["0", "1"]):
+                return node.args[0]
     return None
 
 
@@ -79,7 +80,7 @@ def _imports_jax(node: ast.stmt) -> bool:
 
 
 def _products(kernel: Kernel, ref: Ref) -> list[tuple[ast.Call, int]] | None:
-    """Products of all of a reference, with its place in each; None where it is used in another way."""
+    """Products of all of a reference and something else, with its place in each; None for any other use."""
     uses = sum(isinstance(one, ast.Name) and one.id == ref.name for one in ast.walk(kernel.body))
     kinds = sum(
         isinstance(one, ast.Attribute) and one.attr == "dtype" and names_in(one) == {ref.name}
@@ -91,7 +92,8 @@ def _products(kernel: Kernel, ref: Ref) -> list[tuple[ast.Call, int]] | None:
         for at, one in enumerate(call.args[:2])
         if is_whole(one, (ref.name,)) and _dimensions(call) is not None
     ]
-    return found if found and len(found) + kinds == uses else None
+    twice = len({id(call) for call, _ in found}) < len(found)
+    return found if found and len(found) + kinds == uses and not twice else None
 
 
 def _dimensions(call: ast.Call) -> tuple[int, int] | None:
@@ -171,29 +173,25 @@ def _result(kernel: Kernel, call: ast.Call) -> Iterator[Rewrite]:
     narrow = ast.unparse(dtype).endswith("float32") and ast.unparse(cast.args[0]).endswith(_NARROW)
     if stores is None or not narrow or not movable(file, *stores):
         return
-    kind = f".astype({ref.name}.dtype)"
     changes = {
         file.replaced(dtype, file.text(cast.args[0])),
         Change(start=file.span(call)[1], end=file.span(cast)[1], text=""),
         *(
-            file.replaced(one.value, f"({file.text(one.value)}){kind}")
+            file.replaced(one.value, f"({file.text(one.value)}).astype({ref.name}.dtype)")
             for one in stores
-            if not ast.unparse(one.value).endswith(kind)
+            if not names_in(one.value) & {ref.name}
         ),
     }
     yield from made(file, Edit.FUSE, changes, lines=lines_of(*stores), subject=ref.name)
 
 
 def _stores(kernel: Kernel, ref: Ref) -> list[ast.Assign] | None:
-    """The statements that store into a reference that nothing reads."""
+    """The statements that store into a reference that nothing reads, and whose dtype no more than a last cast asks."""
     uses = sum(isinstance(one, ast.Name) and one.id == ref.name for one in ast.walk(kernel.body))
     found = [
         node for node in ast.walk(kernel.body)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
-        and ast.unparse(node.targets[0].value) == ref.name
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and is_part(node.targets[0], (ref.name,))
     ]  # fmt: skip
-    kinds = [
-        one for node in found for one in ast.walk(node.value)
-        if isinstance(one, ast.Attribute) and one.attr == "dtype" and names_in(one) == {ref.name}
-    ]  # fmt: skip
-    return found if found and len(found) + len(kinds) == uses else None
+    last = [[ast.unparse(one) for one in node.value.args] for node in found if is_call(node.value, "astype")]
+    casts = last.count([f"{ref.name}.dtype"])
+    return found if found and len(found) + casts == uses else None
