@@ -79,9 +79,9 @@ def _flows(kernel: Kernel, nodes: list[ast.AST]) -> Iterator[tuple[set[str], ast
                 for one in node.decorator_list:
                     yield {each.arg for each in node.args.args}, one
             case ast.Call():
-                lambdas = [one for one in ast.walk(node) if isinstance(one, ast.Lambda)]
-                handed = [*lambdas, *(inner[one] for one in names_in(node) if one in inner)]
-                yield {each.arg for one in handed for each in one.args.args}, node
+                lambdas = [one.args for one in ast.walk(node) if isinstance(one, ast.Lambda)]
+                handed = [*lambdas, *(inner[one].args for one in names_in(node) if one in inner)]
+                yield {each.arg for one in handed for each in one.args}, node
 
 
 def _dimensions(kernel: Kernel, node: ast.AST, names: dict[str, set[int]]) -> set[int]:
