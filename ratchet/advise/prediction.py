@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from ratchet.advise.advice import Advice
-from ratchet.loop.compare import compare, of_score
 from ratchet.loop.decide import speaks_of_the_kernel
+from ratchet.search.same import program_of, why_same
 from ratchet.values import SCORED, Score, Verdict
 from ratchet.values.status import Status
 
@@ -32,25 +30,13 @@ class Prediction:
 
     @classmethod
     def of(cls, verdict: Verdict) -> Prediction:
-        return cls(status=verdict.status, reason=verdict.reason, score=verdict.score, program=_program(verdict))
+        return cls(status=verdict.status, reason=verdict.reason, score=verdict.score, program=program_of(verdict))
 
     def with_values(self, verdict: Verdict) -> Prediction:
         """The same once its values were checked; as it was where a limit or the machine kept that from an answer."""
         if verdict.status in LIMITS or not speaks_of_the_kernel(verdict.status):
             return self
         return replace(self, status=verdict.status, reason=verdict.reason)
-
-
-def _program(verdict: Verdict) -> str:
-    """A digest of what a run does and needs, whatever its author's lines are called and numbered."""
-    run, needs = verdict.timeline, verdict.footprint
-    if run is None or needs is None:
-        return ""
-    does = [run.cycles, run.executed_bundles, run.empty_bundles, run.dma_wait_cycles, run.mxu_busy_cycles]
-    moves = [run.hbm_read_bytes, run.hbm_write_bytes, run.grid_steps, run.ici_bytes]
-    takes = [needs.vmem_bytes, needs.hbm_bytes, needs.spill_stores, needs.spill_loads]
-    text = json.dumps([does, moves, takes, sorted(run.slot_issues.items())])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Fate(Enum):
@@ -70,13 +56,8 @@ def fate(one: Prediction, base: Prediction) -> tuple[Fate, str]:
         return Fate.FAILED, one.reason
     if one.status not in SCORED:
         return Fate.WRONG, one.reason
-    if one.program and one.program == base.program:
-        return Fate.SAME, "the same program as the file as it is"
-    if one.score.latency_ms == base.score.latency_ms:
-        return Fate.SAME, "the same latency to the last digit"
-    near = compare(of_score(one.score), of_score(base.score))
-    if near.same:
-        return Fate.SAME, near.kind
+    if why := why_same(one.score, one.program, base.score, base.program):
+        return Fate.SAME, why
     return (Fate.FASTER if one.score.latency_ms < base.score.latency_ms else Fate.SLOWER), ""
 
 

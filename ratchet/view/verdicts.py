@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
-from ratchet.loop.compare import compare, of_score
 from ratchet.process.boot import home
+from ratchet.search.same import SAME_PROGRAM, program_of, why_same
 from ratchet.tpu.chips.fitted import Checked, checked
 from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
 from ratchet.values.omission import Unmodelled
@@ -50,22 +50,17 @@ def sweep_table(results: Sequence[SweepResult], names: Sequence[str], *, kernel:
 
 
 def same_program(one: SweepResult, other: SweepResult) -> bool:
-    """Whether two points compiled to one program: equal to the cycle on every line, and in what they need."""
-    mine, theirs = one.verdict, other.verdict
-    if mine.timeline is None or theirs.timeline is None or mine.footprint != theirs.footprint:
-        return False
-    return mine.timeline.cycles == theirs.timeline.cycles and mine.timeline.blame == theirs.timeline.blame
+    """Whether two points compiled to one program, as far as is known."""
+    return program_of(one.verdict) == program_of(other.verdict) != ""
 
 
 def near(one: SweepResult, results: Sequence[SweepResult]) -> str:
-    """Why a point does not count as faster than the file as it is; ``""`` where it does, or that is not known."""
+    """Why a point counts as the same as the file as it is; ``""`` where it does not, or that is not known."""
     base = _as_it_is(results)
     if base is None or base is one or base.verdict.score is None or one.verdict.score is None:
         return ""
-    if same_program(one, base):
-        return "the same program as the file as it is"
-    comparison = compare(of_score(one.verdict.score), of_score(base.verdict.score))
-    return f"counts as the same as the file: {comparison.kind}" if comparison.same else ""
+    why = why_same(one.verdict.score, program_of(one.verdict), base.verdict.score, program_of(base.verdict))
+    return f"counts as the same as the file: {why}" if why and why != SAME_PROGRAM else why
 
 
 def best_of(results: Sequence[SweepResult]) -> SweepResult | None:

@@ -13,6 +13,7 @@ from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
 from ratchet.view import verdicts
 from ratchet.view.verdicts import across_document, across_table, best_of, near, offer, sweep_table
+from tests.view import timelines
 from tests.view.timelines import verdict
 
 
@@ -57,6 +58,8 @@ def test_points_that_compile_to_one_program_are_said_to_be_so():
         run_of(8000, 1.0, BQ=256),
         run_of(8000, 1.0, BQ=512),
     )
+    moved = replace(again.verdict.timeline, blame=timelines.blame(8000, "renamed.py"))
+    again = replace(again, verdict=replace(again.verdict, timeline=moved))
     lines = sweep_table([other, again, base, twin], ["BQ"], kernel="kernel.py").splitlines()
     assert lines[2].endswith("the same program as BQ 256")
     assert lines[4].endswith("the same program as the file as it is")
@@ -79,7 +82,9 @@ def test_a_point_too_near_to_be_ranked_is_not_offered():
     assert best_of([waits_less, issues_less, base]) is issues_less, "the fastest that counts"
     assert "BQ=512" in offer([waits_less, issues_less, base], kernel="kernel.py")
     assert best_of([waits_less, base, timed(2.5, 1.0, 9900, BQ=64)]) is None
-    assert best_of([timed(2.0, 1.0, 8900, BQ=64), base]) is None, "as fast is not faster"
+    as_fast = timed(2.0, 1.0, 8900, BQ=64)
+    assert best_of([as_fast, base]) is None, "as fast is not faster"
+    assert near(as_fast, [as_fast, base]) == "counts as the same as the file: the same latency to the last digit"
 
 
 def test_numbers_of_a_sweep_are_under_one_another():
