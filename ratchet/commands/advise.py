@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ratchet.advise.advise import Attempt, advise, program
@@ -74,12 +73,17 @@ def advise_command(
     row, timeline = _incumbent(history, name, source)
     if not paths.exists(lock_path(kernel)):
         raise Refusal(Status.NOT_FOUND, f"{name} has no frozen problem any more: restore its lock with git")
-    predictor = _predictor(history, name, source, row, timeline, function)
-    predictor = replace(
-        predictor,
-        sweep=replace(predictor.sweep, remember=not options.fresh),
-        say=lambda *done: say(modelled_line(*done)),
+    kept, find = _predictions(history, name, source, row, timeline)
+    sweep = Sweep(
+        kernel=root / name,
+        root=root,
+        kernel_rel=name,
+        conditions=kept.conditions,
+        chip=CHIPS[timeline.chip],
+        judge=function,
+        remember=not options.fresh,
     )
+    predictor = Predictor(source=source, sweep=sweep, kept=kept, find=find, say=lambda *done: say(modelled_line(*done)))
     wanted = options.apply or options.patch
     found = predictor.known()
     if options.fresh or not (wanted and found.advice):
@@ -124,23 +128,21 @@ def _print(options: argparse.Namespace, found: Outlook, shown: Numbered, row: Ro
         print(advice_text(found, row, kernel=name, most=options.most, every=options.all, again=again))
 
 
-def _predictor(
-    history: History, name: str, source: bytes, row: Row, timeline: Timeline, function: JudgeFunction
-) -> Predictor:
-    """What models the edits of a kernel, for the chip that its run was modelled for."""
-    root = history.root
-    chip = CHIPS[timeline.chip]
-    conditions = RepositoryJudge.modelling(root, function, chip).conditions(name)
+def _predictions(
+    history: History, name: str, source: bytes, row: Row, timeline: Timeline
+) -> tuple[Kept, Callable[[Known], Outlook]]:
+    """What is known of a kernel's edits on the chip that its run was modelled for, and what that makes of them."""
+    conditions = RepositoryJudge.modelling(history.root, _models_nothing, CHIPS[timeline.chip]).conditions(name)
     file, attempts, own = File.of(source, Path(name).name), tuple(_attempts(history, name, row)), program(source)
 
     def find(known: Known) -> Outlook:
         return outlook(advise(file, timeline, attempts, known), known, known.get(own), program)
 
-    sweep = Sweep(
-        kernel=root / name, root=root, kernel_rel=name, conditions=conditions, chip=chip, judge=function, remember=True
-    )
-    kept = Kept(root=root, kernel=name, conditions=conditions)
-    return Predictor(source=source, sweep=sweep, kept=kept, find=find)
+    return Kept(root=history.root, kernel=name, conditions=conditions), find
+
+
+def _models_nothing(request: Request, *, workers: object = None, progress: object = None) -> Verdict:
+    raise AssertionError(f"{request.kernel_rel} is modelled by a `Predictor`, and by nothing else here")
 
 
 def _incumbent(history: History, name: str, source: bytes) -> tuple[Row, Timeline]:
@@ -251,11 +253,8 @@ def _known(history: History, name: str, source: bytes, incumbent: Row | None) ->
     timeline = timeline_of(history.root, incumbent) if incumbent else None
     if incumbent is None or timeline is None:
         return None
-    return _predictor(history, name, source, incumbent, timeline, _models_nothing).known()
-
-
-def _models_nothing(request: Request, *, workers: object = None, progress: object = None) -> Verdict:
-    raise AssertionError(f"{request.kernel_rel} is modelled by `advise`, and by nothing else here")
+    kept, find = _predictions(history, name, source, incumbent, timeline)
+    return find(kept.read())
 
 
 def _changed_parts(history: History, rows: Sequence[Row]) -> Iterator[frozenset[str]]:

@@ -37,7 +37,6 @@ class Predictor:
     """All edits by what is known of versions of the file; the more is known, the more there may be."""
     say: Callable[[int, int, Advice | None, Prediction, float], None] = lambda *_: None
     """Called with each that is modelled: which of how many, its edit (None: the file as it is), and seconds."""
-    clock: Callable[[], float] = time.monotonic
 
     def known(self) -> Outlook:
         """By what earlier calls modelled."""
@@ -56,12 +55,12 @@ class Predictor:
         if not found.unreached and not _unchecked(found):
             return found
         with self.sweep.opened(self.sweep.lanes) as lanes:
-            began = self.clock()
+            began = time.monotonic()
             found = self._modelled(lanes, known, found, began + _MODELLING * budget_s)
             return self._checked(lanes, known, found, began + budget_s)
 
     def _modelled(self, lanes: Lanes, known: dict[str, Prediction], found: Outlook, until: float) -> Outlook:
-        while found.unreached and self.clock() < until:
+        while found.unreached and time.monotonic() < until:
             edits = [*(() if found.base else (None,)), *found.unreached]  # None: what everything is compared with
             versions = [one.rewrite.after if one else self.source for one in edits]
             for count, (number, verdict, seconds) in enumerate(lanes.verdicts(versions, until=until), 1):
@@ -75,7 +74,7 @@ class Predictor:
 
     def _checked(self, lanes: Lanes, known: dict[str, Prediction], found: Outlook, until: float) -> Outlook:
         asked: set[str] = set()
-        while self.clock() < until:
+        while time.monotonic() < until:
             todo = [one for one in _unchecked(found) if program(one.advice.rewrite.after) not in asked]
             if not todo:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,13 +108,12 @@ def test_nothing_new_is_begun_once_the_budget_is_spent(predictor: Predictor, mon
         verdict = judge(request, workers=workers)  # type: ignore[arg-type]
         return verdict
 
-    monkeypatch.setattr("ratchet.search.sweep.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     short = Predictor(
         source=predictor.source,
         sweep=Sweep(**{**vars(predictor.sweep), "judge": counted}),
         kept=predictor.kept,
         find=find,
-        clock=lambda: now[0],
     )
     found = short.run(60)
     assert asked == [True, True, True, True, False, False]
