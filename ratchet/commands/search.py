@@ -107,13 +107,19 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
     asked = _judge(options, root, function)
     with Interrupts().installed(), judges(asked, options.cluster, say=say) as (judge, away):
         name, source = committed(root, Path(os.path.relpath(kernel, root)), wait_s=options.wait, progress=say)
-        space = _space(options, source, kernel.name)
+        plan = _plan(options, name, source)
         row = baseline(judge, Path(name), wait_s=options.wait, say=say)
         before = {one.id for one in log.rows(root)}
         with (
-            _course(options, judge, name, source, space) as (study, course, record),
-            Screen(space, float(row.median_ms)) as screen,
-            _following(root, study, screen, _begun(name, options, space, row), options.time) as progress,
+            plan.begun(judge) as begun,
+            Screen(plan.space, began := float(row.median_ms)) as screen,
+            _following(
+                root,
+                begun.study,
+                screen,
+                Searching(kernel=name, how=options.how, of=plan.trials, began_ms=began),
+                options.time,
+            ) as progress,
             bench(
                 judge,
                 name,
@@ -124,23 +130,26 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
             ) as judged,
         ):
             search = Search(
-                course=course,
-                limits=_limits(options, space),
+                course=begun.course,
+                limits=Limits(
+                    trials=options.budget,
+                    seconds=options.time,
+                    patience=plan.patience if options.patience is None else options.patience,
+                ),
                 rows=judged.rows,
-                record=record,
+                record=begun.record,
                 say=lambda _line: screen.head(progress.now),
                 batch=options.batch,
             )
             result = search.run()
     shown = [(in_words(one.point), one) for one in result.observations]
-    start = course.start if isinstance(course, Knobs) else {HOW: AS_IT_IS}
-    began = _before_ms(result, start, float(row.median_ms))
+    began = _before_ms(result, begun.start, began)
     if options.json:
         document = candidates_document(
             shown,
             kernel=name,
-            study=study,
-            start=dict(start),
+            study=begun.study,
+            start=dict(begun.start),
             start_ms=began,
             ending=result.ending.name,
             left_out=result.left_out,
@@ -162,57 +171,81 @@ def search_command(options: argparse.Namespace, *, root: Path, kernel: Path, fun
     return (Status.PASS if any(one.kept for one in result.observations) else Status.NOT_BETTER).exit_code
 
 
-def _space(options: argparse.Namespace, source: bytes, name: str) -> Space:
-    """What is searched: points of the file's knobs; its edits, as one knob that has no list of values."""
-    if options.how == HOW:
-        return Space(axes=(Axis(name=HOW, values=(AS_IT_IS,)),), constants={})
-    return space_of(source, name, options.knob or (), options.where or ())
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """A search whose study is held."""
+
+    study: str
+    course: Course
+    start: Point
+    """Where it began."""
+    record: Callable[[tuple[Observation, ...]], None]
+    """Writes its trials down."""
 
 
-def _limits(options: argparse.Namespace, space: Space) -> Limits:
-    patience = {"grid": 0, HOW: PATIENCE}.get(options.how, PATIENCE_BY_KNOB * len(space.axes))
-    chosen = patience if options.patience is None else options.patience
-    return Limits(trials=options.budget, seconds=options.time, patience=chosen)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """All that depends on what is searched, the knobs of a file or its edits."""
+
+    space: Space
+    """Of the points that are shown."""
+    trials: int
+    """At most."""
+    patience: int
+    begun: Callable[[RepositoryJudge], contextlib.AbstractContextManager[_Begun]]
 
 
-@contextlib.contextmanager
-def _course(
-    options: argparse.Namespace, judge: RepositoryJudge, name: str, source: bytes, space: Space
-) -> Iterator[tuple[str, Course, Callable[[tuple[Observation, ...]], None]]]:
-    """The name of a search's study, its course from where it began, and what writes its trials down."""
-    root, conditions, file = judge.root, judge.conditions(name), Path(name).name
-    if options.how != HOW:
-        with opened(root, study_id(source, space, options.how, conditions)) as study:
+def _plan(options: argparse.Namespace, name: str, source: bytes) -> _Plan:
+    return (_over_edits if options.how == HOW else _over_knobs)(options, name, source)
+
+
+def _over_knobs(options: argparse.Namespace, name: str, source: bytes) -> _Plan:
+    file, how = Path(name).name, options.how
+    space = space_of(source, file, options.knob or (), options.where or ())
+
+    @contextlib.contextmanager
+    def begun(judge: RepositoryJudge) -> Iterator[_Begun]:
+        with opened(judge.root, study_id(source, space, how, judge.conditions(name))) as study:
             start = study.start(space, space.nearest(space.constants))
-            knobs = Knobs(source=source, name=file, space=space, how=options.how, start=start, study=study.name)
-            yield study.name, knobs, partial(study.add, space)
-        return
+            course = Knobs(source=source, name=file, space=space, how=how, start=start, study=study.name)
+            yield _Begun(study=study.name, course=course, start=start, record=partial(study.add, space))
+
+    patience = 0 if how == "grid" else PATIENCE_BY_KNOB * len(space.axes)
+    return _Plan(space=space, trials=trials_of(space, options.budget), patience=patience, begun=begun)
+
+
+def _over_edits(options: argparse.Namespace, name: str, source: bytes) -> _Plan:
+    """The edits of a file are shown as one knob that has no list of values."""
+    file = Path(name).name
     tuned = bool(options.knob or tuning(source, file).axes)
     if options.where and not tuned:
         raise Refusal(Status.USAGE, "--where without knobs: name them with --knob, or leave the condition out")
     also = space_of(source, file, options.knob or (), options.where or ()) if tuned else None
-    with opened(root, edits_id(name, also, conditions)) as study:
-        start_text = study.origin(source, program)
-        first = expected(
-            start_text,
-            file,
-            _timeline(root, name, start_text),
-            Kept(root=root, kernel=name, conditions=conditions).read(),
-        )
-        course = Edits(start=start_text, name=file, space=also, first=first, study=study.name)
-        yield study.name, course, lambda _all: study.came_to(start_text, [one.program for one in course.versions])
+
+    @contextlib.contextmanager
+    def begun(judge: RepositoryJudge) -> Iterator[_Begun]:
+        root, conditions = judge.root, judge.conditions(name)
+        known = Kept(root=root, kernel=name, conditions=conditions)
+        with opened(root, edits_id(name, also, conditions)) as study:
+            start, first = study.origin(
+                source, program, lambda text: expected(text, file, _timeline(root, name, text), known.read())
+            )
+            course = Edits(start=start, name=file, space=also, first=first, study=study.name)
+            yield _Begun(
+                study=study.name,
+                course=course,
+                start={HOW: AS_IT_IS},
+                record=lambda _all: study.came_to([one.program for one in course.versions]),
+            )
+
+    space = Space(axes=(Axis(name=HOW, values=(AS_IT_IS,)),), constants={})
+    return _Plan(space=space, trials=options.budget, patience=PATIENCE, begun=begun)
 
 
 def _timeline(root: Path, name: str, source: bytes) -> Timeline | None:
     """The modelled run of a version that has a row."""
     row = newest(log.rows(root), kernel=name, blob=History(root).objects.name(source, name))
     return timeline_of(root, row) if row else None
-
-
-def _begun(name: str, options: argparse.Namespace, space: Space, row: Row) -> Searching:
-    """A search before its first trial; ``row`` is of HEAD's kernel."""
-    of = options.budget if options.how == HOW else trials_of(space, options.budget)
-    return Searching(kernel=name, how=options.how, of=of, began_ms=float(row.median_ms))
 
 
 @contextlib.contextmanager

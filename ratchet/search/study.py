@@ -1,18 +1,17 @@
 """A search's study on disk, in ``.ratchet/search``: where it began, and its trials as Optuna's tools read them.
 
-Results come from the ledger alone. The study is read for one thing, the point or the file where the search began,
-because HEAD's kernel moves as trials are kept. Removed, it begins again at HEAD's, and what has a row is still not
-judged twice.
+Results come from the ledger alone. The study is read for one thing, the point or the file where the search began and
+what was expected of its edits then, because HEAD's kernel moves as trials are kept and predictions are added. Removed,
+it begins again at HEAD's, and what has a row is still not judged twice.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,11 @@ from ratchet.exam.judge.secret import FOLDER, clone_folder
 from ratchet.kernelfile.knobs import with_constants
 from ratchet.process.root import Root
 from ratchet.search import tpe
+from ratchet.search.evolve import HOW, Gene
 from ratchet.search.progress import lock_of
 from ratchet.search.space import Observation, Space
 from ratchet.values import Conditions, Point
+from ratchet.values.encoding import decode, encode
 from ratchet.values.status import Refusal, Status
 
 _START, _ORIGIN = "start", "origin"
@@ -35,7 +36,7 @@ def edits_id(kernel: str, space: Space | None, conditions: Conditions) -> str:
     """Of a search over the edits of a kernel file; where it began is in the study."""
     axes = [[axis.name, list(map(repr, axis.values))] for axis in space.axes] if space else []
     where = [one.text for one in space.where] if space else []
-    text = json.dumps(["edits", kernel, axes, where, repr(replace(conditions, seal=conditions.series))])
+    text = json.dumps([HOW, kernel, axes, where, repr(replace(conditions, seal=conditions.series))])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -65,21 +66,27 @@ class Study:
             self.library.set_user_attr(_START, places)
         return {axis.name: axis.values[places[axis.name]] for axis in space.axes}
 
-    def origin(self, here: bytes, program: Callable[[bytes], str]) -> bytes:
-        """The file where a search over its edits began; ``here``, unless that is a version that it came to."""
+    def origin(
+        self, here: bytes, program: Callable[[bytes], str], expected: Callable[[bytes], Mapping[Gene, float]]
+    ) -> tuple[bytes, Mapping[Gene, float]]:
+        """The file where a search over its edits began, and what was expected of them then.
+
+        That is ``here``, unless it is a version that the search came to.
+        """
         began = self.library.user_attrs.get(_ORIGIN)
         try:
             if program(here) in began["versions"]:
-                return base64.b64decode(began["source"], validate=True)
+                return decode(bytes, began["source"]), dict(decode(tuple[tuple[Gene, float], ...], began["expected"]))
         except (TypeError, KeyError, ValueError):  # none yet, or whatever somebody wrote there
             pass
-        self.came_to(here, [program(here)])
-        return here
+        first = expected(here)
+        began = {"source": encode(here), "expected": encode(tuple(first.items())), "versions": [program(here)]}
+        self.library.set_user_attr(_ORIGIN, began)
+        return here, first
 
-    def came_to(self, began: bytes, versions: Sequence[str]) -> None:
-        """Remember where a search over edits began, and which versions it tried since."""
-        source = base64.b64encode(began).decode()
-        self.library.set_user_attr(_ORIGIN, {"source": source, "versions": list(versions)})
+    def came_to(self, versions: Sequence[str]) -> None:
+        """Remember which versions a search over edits tried since it began."""
+        self.library.set_user_attr(_ORIGIN, {**self.library.user_attrs[_ORIGIN], "versions": list(versions)})
 
     def add(self, space: Space, observations: Sequence[Observation]) -> None:
         """Write down the trials that are new."""

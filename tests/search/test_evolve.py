@@ -212,12 +212,16 @@ def test_the_conditions_of_a_space_hold_for_versions_too() -> None:
 
 @needs("optuna")
 def test_a_kernel_that_was_edited_by_hand_begins_another_search(fresh: Stage) -> None:
+    began, later = (
+        {Gene(edit=Edit.LARGER, subject="A", point=(("A", 2), ("B", None))): did, Gene(edit=None, subject=""): 1.0}
+        for did in (-0.5, 0.5)
+    )
     with opened(fresh.root, "edits") as study:
-        assert study.origin(b"A = 1", program) == b"A = 1"
-        study.came_to(b"A = 1", [program(b"A = 1"), program(b"A = 2")])
+        assert study.origin(b"A = 1", program, lambda _: began) == (b"A = 1", began)
+        study.came_to([program(b"A = 1"), program(b"A = 2")])
     with opened(fresh.root, "edits") as study:
-        assert study.origin(b"A = 2  # kept", program) == b"A = 1"
-        assert study.origin(b"A = 3", program) == b"A = 3"
-        assert study.origin(b"A = 2", program) == b"A = 2"
+        assert study.origin(b"A = 2  # kept", program, lambda _: later) == (b"A = 1", began), "as it was then"
+        assert study.origin(b"A = 3", program, lambda _: later) == (b"A = 3", later)
+        assert study.origin(b"A = 2", program, lambda _: later) == (b"A = 2", later)
         study.library.set_user_attr("origin", ["whatever"])
-        assert study.origin(b"A = 3", program) == b"A = 3"
+        assert study.origin(b"A = 3", program, lambda _: began) == (b"A = 3", began)
