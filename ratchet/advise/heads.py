@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.carried import carries
 from ratchet.advise.pattern import free_name, indented, made, movable, places, runs_when, without_dimension, written
+from ratchet.advise.stages import stored
 from ratchet.kernelfile.program import Kernel, Ref, is_part, num_programs, parts, program_id
 from ratchet.kernelfile.syntax import Change, lines_of, names_in
 
@@ -111,11 +112,7 @@ def _groups(kernel: Kernel, own: set[str]) -> list[Sequence[ast.stmt]] | None:
         if {name for one in group for name in names_in(one, ast.Load)} & (others - shared):
             return None
     every = [one for group in groups for node in group for one in ast.walk(node)]
-    stored = {
-        one.value.id for one in every
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name)
-    }  # fmt: skip
-    plain = all(movable(kernel.file, *group) for group in groups) and stored <= own
+    plain = all(movable(kernel.file, *group) and stored(group) <= own for group in groups)
     returns = any(isinstance(one, ast.Return | ast.FunctionDef) for one in every)
     return list(groups) if plain and groups and not returns else None
 
