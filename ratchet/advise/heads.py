@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.carried import carries
-from ratchet.advise.pattern import free_name, indented, made, movable, places, runs_when, without_dimension, written
+from ratchet.advise.pattern import (
+    free_name,
+    indented,
+    index_without,
+    made,
+    movable,
+    places,
+    runs_when,
+    without_dimension,
+)
 from ratchet.advise.stages import stored
 from ratchet.kernelfile.program import Kernel, Ref, is_part, num_programs, parts, program_id
 from ratchet.kernelfile.syntax import Change, lines_of, names_in
@@ -25,7 +34,7 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     for at in range(len(kernel.grid)) if len(kernel.grid) > 1 else ():
         if carries(kernel, at):
             continue
-        sides = {ref.name: _side(kernel, ref, at) for ref in kernel.refs}
+        sides = {ref.name: -1 if ref.shared else _side(kernel, ref, at) for ref in kernel.refs}
         along = {name: side for name, side in sides.items() if side is not None}
         outputs = {ref.name for ref in kernel.refs if ref.role == "out"}
         count = kernel.number(kernel.grid[at]) or 0
@@ -35,20 +44,11 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
 
 def _side(kernel: Kernel, ref: Ref, at: int) -> int | None:
     """Which side of a block the dimension walks, one at a time; None for none, -1 where that is not understood."""
-    if ref.role in ("scratch", "scalar"):
-        return None
-    if ref.index is None or ref.block is None:
-        return -1
-    names = [one.arg for one in ref.index.args.args]
-    sides = parts(ref.index.body)
-    if len(names) < len(kernel.grid) or len(sides) != len(ref.block) or ref.index.args.vararg:
-        return -1
-    using = [number for number, one in enumerate(sides) if names[at] in names_in(one)]
-    if not using:
-        return None
-    alone = len(using) == 1 and isinstance(sides[using[0]], ast.Name)
-    one_long = kernel.file.number(ref.block[using[0]]) == 1 and isinstance(ref.block[using[0]], ast.Constant)
-    return using[0] if alone and one_long and using[0] < len(sides) - 2 else -1
+    side = ref.side(at)
+    if side is None or side < 0 or ref.block is None:
+        return side if side is None else -1
+    one_long = kernel.file.number(ref.block[side]) == 1 and isinstance(ref.block[side], ast.Constant)
+    return side if one_long and side < len(ref.block) - 2 else -1
 
 
 def _grouped(kernel: Kernel, at: int, along: Mapping[str, int]) -> Iterator[Rewrite]:
@@ -68,10 +68,9 @@ def _grouped(kernel: Kernel, at: int, along: Mapping[str, int]) -> Iterator[Rewr
         return
     changes = {*fewer, *inside}
     for ref in kernel.refs:
-        if ref.index is not None and ref.block is not None:
-            changes.add(file.replaced(ref.index, _index(kernel, ref.index, at, along.get(ref.name))))
-            if ref.name in along:
-                changes.add(file.replaced(ref.block[along[ref.name]], count))
+        changes |= set(index_without(kernel, ref, at))
+        if ref.name in along and ref.block:
+            changes.add(file.replaced(ref.block[along[ref.name]], count))
         elif ref.role == "scratch" and ref.block:
             start = file.span(ref.block[0])[0]
             changes.add(Change(start=start, end=start, text=f"{count}, "))
@@ -81,12 +80,6 @@ def _grouped(kernel: Kernel, at: int, along: Mapping[str, int]) -> Iterator[Rewr
     steps = float(kernel.number(kernel.grid[at]) or 1)
     lines = lines_of(*(one for group in groups for one in group))
     yield from made(file, Edit.GROUP, changes, lines=lines, subject=count, factor=steps)
-
-
-def _index(kernel: Kernel, index: ast.Lambda, at: int, side: int | None) -> str:
-    names = [one.arg for number, one in enumerate(index.args.args) if number != at]
-    sides = ["0" if number == side else kernel.file.text(one) for number, one in enumerate(parts(index.body))]
-    return f"lambda {', '.join(names)}: {written(sides)}"
 
 
 def _groups(kernel: Kernel, own: set[str]) -> list[Sequence[ast.stmt]] | None:

@@ -51,7 +51,13 @@ def _is_column(kernel: Kernel, ref: Ref) -> bool:
         return False
     shared = sum(other.spec is ref.spec for other in kernel.refs) > 1
     column = kernel.file.value(ref.block[1]) == 1 and isinstance(ref.block[1], ast.Constant)
-    return column and not shared and isinstance(ref.dtype, ast.Attribute) and ref.dtype.attr == "float32"
+    return (
+        column
+        and not shared
+        and not ref.shared
+        and isinstance(ref.dtype, ast.Attribute)
+        and ref.dtype.attr == "float32"
+    )
 
 
 def _lane_sums(kernel: Kernel, ref: Ref) -> Iterator[Rewrite]:

@@ -11,45 +11,35 @@ from collections.abc import Iterator
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.carried import carries
-from ratchet.advise.pattern import made, runs_when
-from ratchet.kernelfile.program import Kernel, Ref, is_call, keyword, num_programs, parts, program_id
-from ratchet.kernelfile.syntax import CLAIMS, Change, File, names_in
+from ratchet.advise.pattern import claims, made, runs_when
+from ratchet.kernelfile.program import Kernel, is_call, num_programs, program_id
+from ratchet.kernelfile.syntax import Change, File, names_in
 
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Two neighbouring dimensions swapped, where every output has a block of its own for each."""
+    outputs = [ref for ref in kernel.refs if ref.role == "out"]
+    if not outputs or any(ref.axes is None or ref.shared for ref in kernel.refs):
+        return
     for at in range(len(kernel.grid) - 1):
         if carries(kernel, at + 1):
             continue
-        if all(_walks(kernel, ref, at) and _walks(kernel, ref, at + 1) for ref in kernel.refs if ref.role == "out"):
+        walked = all((ref.side(one) or 0) >= 0 and ref.walked_by(one) for ref in outputs for one in (at, at + 1))
+        if walked and kernel.grid_is_written and not _in_order(kernel, at):
             yield from _swapped(kernel, at)
 
 
-def _walks(kernel: Kernel, ref: Ref, at: int) -> bool:
-    """Whether each step of a dimension has a block of its own."""
-    if ref.index is None or len(ref.index.args.args) < len(kernel.grid):
-        return False
-    name = ref.index.args.args[at].arg
-    return any(isinstance(one, ast.Name) and one.id == name for one in parts(ref.index.body))
-
-
 def _swapped(kernel: Kernel, at: int) -> Iterator[Rewrite]:
-    file, grid = kernel.file, kernel.grid_node
-    params = keyword(kernel.call, "compiler_params")
-    semantics = keyword(params, "dimension_semantics") if isinstance(params, ast.Call) else None
-    maps = [ref.index for ref in kernel.refs if ref.role in ("in", "out") and ref.block is not None]
-    written = isinstance(grid, ast.Tuple | ast.List) and keyword(kernel.settings, "grid") is grid
-    if not written or None in maps or _in_order(kernel, at) or not any(ref.role == "out" for ref in kernel.refs):
+    file, semantics = kernel.file, kernel.semantics
+    if semantics is None:
         return
-    changes = {*_exchanged(file, kernel.grid[at], kernel.grid[at + 1]), *_claims(kernel, at)}
-    if isinstance(semantics, ast.Tuple | ast.List) and len(semantics.elts) == len(kernel.grid):
-        changes |= set(_exchanged(file, semantics.elts[at], semantics.elts[at + 1]))
-    elif semantics is not None:
-        return
-    for index in maps:
-        assert index is not None
-        one, other = index.args.args[at : at + 2]
-        changes |= {_renamed(file, one, other.arg), _renamed(file, other, one.arg)}
+    changes = set[Change]()
+    for row in (kernel.grid, *(one.elts for one in claims(kernel)), semantics.elts):
+        changes |= set(_exchanged(file, *row[at : at + 2])) if row else set()
+    for ref in kernel.refs:
+        if ref.index is not None:
+            one, other = ref.index.args.args[at : at + 2]
+            changes |= {file.replaced(one, other.arg), file.replaced(other, one.arg)}
     for node in ast.walk(kernel.body):
         asked = program_id(node) if program_id(node) is not None else num_programs(node)
         if asked in (at, at + 1) and isinstance(node, ast.Call):
@@ -78,18 +68,3 @@ def _in_order(kernel: Kernel, at: int) -> bool:
 
 def _exchanged(file: File, one: ast.expr, other: ast.expr) -> tuple[Change, Change]:
     return file.replaced(one, file.text(other)), file.replaced(other, file.text(one))
-
-
-def _renamed(file: File, parameter: ast.arg, name: str) -> Change:
-    start = file.line_start(parameter.lineno) + parameter.col_offset
-    return Change(start=start, end=start + len(parameter.arg.encode()), text=name)
-
-
-def _claims(kernel: Kernel, at: int) -> Iterator[Change]:
-    """What the author says of the grid, in the same order."""
-    claims = kernel.file.functions.get(CLAIMS)
-    for node in ast.walk(claims) if claims else ():
-        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-            said = parts(value)
-            if isinstance(key, ast.Constant) and key.value == "grid" and len(said) == len(kernel.grid):
-                yield from _exchanged(kernel.file, said[at], said[at + 1])

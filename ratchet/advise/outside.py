@@ -41,7 +41,8 @@ def _call(kernel: Kernel) -> ast.Call | None:
 
 def _is_alone(kernel: Kernel, ref: Ref) -> bool:
     """Whether no other reference shares its block in the source."""
-    return sum(other.spec is ref.spec for other in kernel.refs) == 1 and keyword(ref.spec, "memory_space") is None
+    common = [other for other in kernel.refs if other.spec is ref.spec or other.index is ref.index]
+    return common == [ref] and not ref.shared and keyword(ref.spec, "memory_space") is None
 
 
 def _as_it_is(kernel: Kernel, ref: Ref, operand: ast.expr) -> Iterator[Rewrite]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratchet.advise.advice import Edit, Rewrite
-from ratchet.kernelfile.program import Kernel, is_call, keyword, parts, program_id, same
+from ratchet.kernelfile.program import Kernel, Ref, is_call, parts, program_id, same
 from ratchet.kernelfile.syntax import CLAIMS, Change, File, assignments, changed, first_line, tree
 from ratchet.values import Literal
 
@@ -115,32 +115,37 @@ def written(texts: Sequence[str]) -> str:
 
 def without_dimension(kernel: Kernel, at: int) -> set[Change] | None:
     """A grid without one of its dimensions, where the call and its author have it; None where it is not written out."""
-    file, grid = kernel.file, kernel.grid_node
-    params = keyword(kernel.call, "compiler_params")
-    semantics = keyword(params, "dimension_semantics") if isinstance(params, ast.Call) else None
-    if keyword(kernel.settings, "grid") is not grid or not isinstance(grid, ast.Tuple | ast.List):
+    file, semantics = kernel.file, kernel.semantics
+    if not kernel.grid_is_written or semantics is None:
         return None
     rest = [file.text(one) for number, one in enumerate(kernel.grid) if number != at]
-    changes = {file.replaced(grid, written(rest)), *_claims(kernel, at)}
-    if semantics is not None:
-        if not isinstance(semantics, ast.Tuple | ast.List) or len(semantics.elts) != len(kernel.grid):
-            return None
+    changes = {file.replaced(kernel.grid_node, written(rest))}
+    for said in claims(kernel):
+        kept = [file.text(one) for number, one in enumerate(said.elts) if number != at]
+        changes.add(file.replaced(said, f"[{', '.join(kept)}]"))
+    if semantics.elts:
         kept = [file.text(one) for number, one in enumerate(semantics.elts) if number != at]
         changes.add(file.replaced(semantics, written(kept)))
     return changes
 
 
-def _claims(kernel: Kernel, at: int) -> Iterator[Change]:
-    """What the author says of the grid, where that is what the call says."""
-    file, grid = kernel.file, kernel.grid
-    claims = file.functions.get(CLAIMS)
-    for node in ast.walk(claims) if claims else ():
+def claims(kernel: Kernel) -> Iterator[ast.Tuple | ast.List]:
+    """Where the author says the call's grid once more."""
+    function = kernel.file.functions.get(CLAIMS)
+    for node in ast.walk(function) if function else ():
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-            named = isinstance(key, ast.Constant) and key.value == "grid" and isinstance(value, ast.Tuple | ast.List)
-            said = parts(value)
-            if named and len(said) == len(grid) and all(map(same, said, grid)):
-                rest = [file.text(one) for number, one in enumerate(said) if number != at]
-                yield file.replaced(value, f"[{', '.join(rest)}]")
+            named = isinstance(key, ast.Constant) and key.value == "grid" and len(parts(value)) == len(kernel.grid)
+            if named and isinstance(value, ast.Tuple | ast.List) and all(map(same, value.elts, kernel.grid)):
+                yield value
+
+
+def index_without(kernel: Kernel, ref: Ref, at: int) -> Iterator[Change]:
+    """An index map of a grid that has no dimension ``at``, where the block has all that it walked there."""
+    if ref.index is not None:
+        names = [one.arg for number, one in enumerate(ref.index.args.args) if number != at]
+        side = ref.side(at)
+        sides = ["0" if number == side else kernel.file.text(one) for number, one in enumerate(parts(ref.index.body))]
+        yield kernel.file.replaced(ref.index, f"lambda {', '.join(names)}: {written(sides)}")
 
 
 def added(file: File, call: ast.Call, text: str) -> Change:

@@ -15,16 +15,16 @@ from ratchet.advise.pattern import (
     deleted,
     free_name,
     indented,
+    index_without,
     made,
     movable,
     places,
     runs_when,
     unguarded,
     without_dimension,
-    written,
 )
 from ratchet.advise.tiles import with_limit
-from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, num_programs, parts, program_id, same
+from ratchet.kernelfile.program import Kernel, Ref, bound, is_call, is_whole, num_programs, program_id, same
 from ratchet.kernelfile.syntax import Change, names_in
 
 _MOST_BYTES = 64 << 20
@@ -42,6 +42,16 @@ class Walk:
     name: str
     """What the function calls its place in it; ``""`` where it asks ``program_id`` each time."""
 
+    @classmethod
+    def of(cls, kernel: Kernel, walked: Mapping[str, int]) -> Walk | None:
+        """None where the function asks for its place in no way that is known, or calls something else by that name."""
+        last = len(kernel.grid) - 1
+        asks = [name for node in kernel.body.body for name, at in places(node) if at == last]
+        asked = sum(program_id(node) == last for node in ast.walk(kernel.body))
+        if not asked or (asks and (asked > 1 or bound(kernel.body)[asks[0]] > 1)):
+            return None
+        return cls(kernel=kernel, walked=walked, name=asks[0] if asks else "")
+
     @property
     def last(self) -> int:
         return len(self.kernel.grid) - 1
@@ -55,7 +65,7 @@ class Walk:
 
 
 @dataclass(kw_only=True)
-class _Order:
+class Order:
     """The statements of a kernel's function, by when they run."""
 
     places: list[ast.stmt] = field(default_factory=list)
@@ -68,14 +78,16 @@ class _Order:
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """A kernel with two grid dimensions or more whose last one walks inputs and no output."""
     walk = _walk(kernel) if len(kernel.grid) > 1 else None
-    order = _order(walk) if walk is not None else None
-    if walk is None or order is None or (calls := _calls(walk)) is None:
+    found = order(walk) if walk is not None else None
+    if walk is None or found is None or (calls := _calls(walk)) is None:
         return
-    changes = {*calls, *_loop(walk, order)}
-    for node in order.places:
+    if not all(_is_read_whole(walk, found, name) for name in walk.walked):
+        return
+    changes = {*calls, *_loop(walk, found)}
+    for node in found.places:
         texts = [f"{name} = {kernel.file.pallas}.program_id({at})" for name, at in places(node) if at != walk.last]
         changes.add(kernel.file.replaced(node, "; ".join(texts)) if texts else deleted(kernel.file, node))
-    for node in (*order.first, *order.last):
+    for node in (*found.first, *found.last):
         changes |= unguarded(kernel.file, node)
     steps = float(kernel.number(walk.length) or 1)
     yield from made(kernel.file, Edit.RESIDENT, changes, subject=", ".join(walk.walked), factor=steps)
@@ -84,34 +96,22 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
 def _walk(kernel: Kernel) -> Walk | None:
     last = len(kernel.grid) - 1
     steps = kernel.number(kernel.grid[last])
-    sides = {ref.name: _side(kernel, ref, last) for ref in kernel.refs}
-    walked = {name: at for name, at in sides.items() if at is not None}
-    asks = [name for node in kernel.body.body for name, at in places(node) if at == last]
-    asked = sum(program_id(node) == last for node in ast.walk(kernel.body))
-    understood = steps is not None and steps > 1 and kernel.known(kernel.grid[last]) and not (asks and asked > 1)
-    if not understood or not asked or not walked or min(walked.values()) < 0 or kernel.file.pallas is None:
+    if any(ref.axes is None or ref.shared or ref.role == "scalar" for ref in kernel.refs):
         return None
-    if sum(_bytes(kernel, name) for name in walked) * (steps or 1) > _MOST_BYTES:
+    walked = {ref.name: _side(kernel, ref, last) for ref in kernel.refs if ref.walked_by(last)}
+    if not walked or min(walked.values()) < 0 or kernel.file.pallas is None:
         return None
-    return Walk(kernel=kernel, walked=walked, name=asks[0] if asks else "")
+    if steps is None or steps < 2 or sum(_bytes(kernel, name) for name in walked) * steps > _MOST_BYTES:
+        return None
+    return Walk.of(kernel, walked) if kernel.known(kernel.grid[last]) else None
 
 
-def _side(kernel: Kernel, ref: Ref, last: int) -> int | None:
-    """Which side of a block the last dimension walks; None where none does, -1 where that is not understood."""
-    if ref.index is None:
-        return None if ref.role == "scratch" or ref.block is None else -1
-    names = [one.arg for one in ref.index.args.args]
-    if len(names) != len(kernel.grid) or ref.index.args.vararg or ref.index.args.defaults:
+def _side(kernel: Kernel, ref: Ref, last: int) -> int:
+    """Which side of a block the last dimension walks; -1 where that is not understood."""
+    side = ref.side(last)
+    if ref.role != "in" or side is None or side < 0 or ref.block is None or ref.spec.keywords:
         return -1
-    sides = parts(ref.index.body)
-    using = [at for at, part in enumerate(sides) if names[last] in names_in(part)]
-    if not using:
-        return None
-    at = using[0]
-    whole = ref.block is not None and len(ref.block) == len(sides) and len(using) == 1
-    if ref.role != "in" or not whole or not isinstance(sides[at], ast.Name) or ref.spec.keywords or ref.block is None:
-        return -1
-    return at if kernel.known(ref.block[at]) and kernel.number(ref.block[at]) else -1
+    return side if kernel.known(ref.block[side]) and kernel.number(ref.block[side]) else -1
 
 
 def _bytes(kernel: Kernel, name: str) -> int:
@@ -122,34 +122,35 @@ def _bytes(kernel: Kernel, name: str) -> int:
     return size
 
 
-def _order(walk: Walk) -> _Order | None:
+def order(walk: Walk) -> Order | None:
     """The statements by when they run; None where one of them is not understood."""
-    order, kernel = _Order(), walk.kernel
+    found, kernel = Order(), walk.kernel
     statements = list(kernel.body.body)
     if isinstance(statements[0], ast.Expr) and isinstance(statements[0].value, ast.Constant):
         del statements[0]
     for node in statements:
         at = when(walk, node)
-        if places(node):
-            order.places.append(node)
-        elif at == "first" and not order.inside:
-            order.first.append(node)
+        if places(node) and not found.inside:
+            found.places.append(node)
+        elif at == "first" and not found.inside:
+            found.first.append(node)
         elif at == "last":
-            order.last.append(node)
-        elif at or order.last:
+            found.last.append(node)
+        elif at or found.last or places(node):
             return None
         else:
-            order.inside.append(node)
-    ends = (*order.first, *order.last)
+            found.inside.append(node)
+    ends = (*found.first, *found.last)
     conditions = {id(one) for node in ends for one in ast.walk(runs_when(node) or ast.Pass())}
     loose = any(walk.is_index(one) for node in ends for one in ast.walk(node) if id(one) not in conditions)
-    counts = any(num_programs(one) == walk.last for node in order.inside for one in ast.walk(node))
-    if loose or counts or not order.inside or not movable(kernel.file, *kernel.body.body):
-        return None
-    return order if all(_is_read_whole(walk, order, name) for name in walk.walked) else None
+    counts = any(num_programs(one) == walk.last for node in found.inside for one in ast.walk(node))
+    made = {name for node in found.inside for name in bound(node)}
+    needed = any(made & (names_in(node, ast.Load) - bound(node).keys()) for node in ends)
+    plain = found.inside and movable(kernel.file, *kernel.body.body)
+    return found if plain and not (loose or counts or needed) else None
 
 
-def _is_read_whole(walk: Walk, order: _Order, name: str) -> bool:
+def _is_read_whole(walk: Walk, order: Order, name: str) -> bool:
     """Whether what is walked is read in the loop alone, a whole block at a time."""
     nodes = [one for node in order.inside for one in ast.walk(node)]
     every = sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(walk.kernel.body))
@@ -166,12 +167,13 @@ def when(walk: Walk, node: ast.stmt) -> str:
             return "first"
         case ast.Compare(
             left=left, ops=[ast.Eq()], comparators=[ast.BinOp(left=count, op=ast.Sub(), right=ast.Constant(value=1))]
-        ) if walk.is_index(left) and (num_programs(count) == walk.last or same(count, walk.length)):
-            return "last"
+        ) if walk.is_index(left):
+            every = same(count, walk.length) and walk.kernel.known(count)
+            return "last" if every or num_programs(count) == walk.last else ""
     return ""
 
 
-def _loop(walk: Walk, order: _Order) -> set[Change]:
+def _loop(walk: Walk, order: Order) -> set[Change]:
     """The statements inside under ``@pl.loop``, reading their block of what is whole now."""
     file, pallas = walk.kernel.file, walk.kernel.file.pallas
     name = walk.name or free_name(file, "step")
@@ -195,7 +197,7 @@ def _read(walk: Walk, ref: str, name: str) -> str:
     return f"{ref}[{', '.join(part if here == at else ':' for here in range(len(block)))}]"
 
 
-def _end(walk: Walk, order: _Order) -> str:
+def _end(walk: Walk, order: Order) -> str:
     """How many steps the loop takes: all, or those that every guard inside lets through."""
     every, numpy = walk.kernel.file.text(walk.length), walk.kernel.file.numpy
     guards = [condition for node in order.inside if (condition := runs_when(node)) is not None]
@@ -240,7 +242,7 @@ def _multiple(walk: Walk, node: ast.expr) -> str | None:
     match node:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             for index, step in ((left, right), (right, left)):
-                if walk.is_index(index) and walk.kernel.number(step):
+                if walk.is_index(index) and walk.kernel.known(step) and (walk.kernel.file.number(step) or 0) > 0:
                     return walk.kernel.file.text(step)
     return None
 
@@ -253,20 +255,11 @@ def _calls(walk: Walk) -> set[Change] | None:
         return None
     changes = {*limit, *fewer}
     for ref in kernel.refs:
-        if ref.index is not None:
-            changes.add(file.replaced(ref.index, _index(walk, ref, ref.index)))
+        changes |= set(index_without(kernel, ref, walk.last))
         if ref.name in walk.walked and ref.block is not None:
             side = ref.block[walk.walked[ref.name]]
             changes.add(file.replaced(side, _whole(walk, side)))
     return changes
-
-
-def _index(walk: Walk, ref: Ref, index: ast.Lambda) -> str:
-    names = [one.arg for one in index.args.args][:-1]
-    sides = [walk.kernel.file.text(one) for one in parts(index.body)]
-    if ref.name in walk.walked:
-        sides[walk.walked[ref.name]] = "0"
-    return f"lambda {', '.join(names)}: {written(sides)}"
 
 
 def _whole(walk: Walk, side: ast.expr) -> str:

@@ -20,6 +20,7 @@ PROBLEM = ("reference_fn", "generate_inputs", "compute_flops")
 CLAIMS = "get_tiling_meta"
 Number = int | float
 Value = int | float | tuple["Value", ...]
+Node = ast.expr | ast.stmt | ast.arg
 _MOST_BITS = 256
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: lambda a, b: a + b,
@@ -92,7 +93,7 @@ class File:
         starts[0] = len(codecs.BOM_UTF8) if self.source.startswith(codecs.BOM_UTF8) else 0
         return starts
 
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    def span(self, node: Node) -> tuple[int, int]:
         """Where a node is, in bytes. A function begins with its first decorator."""
         end = self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         return self._starts[first_line(node) - 1] + node.col_offset, end
@@ -101,16 +102,27 @@ class File:
         """Where a line begins, in bytes; lines count from 1."""
         return self._starts[line - 1]
 
-    def text(self, node: ast.expr | ast.stmt, inside: Iterable[Change] = ()) -> str:
+    def text(self, node: Node, inside: Iterable[Change] = ()) -> str:
         """A node as it is written, with changes inside of it made."""
         start, end = self.span(node)
         moved = [Change(start=one.start - start, end=one.end - start, text=one.text) for one in inside]
         return changed(self.source[start:end], moved).decode()
 
-    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Change:
+    def term(self, node: ast.expr) -> str:
+        """An expression as it is written, in parentheses where it needs them beside ``+``, ``-`` or before ``//``."""
+        product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+        plain = product or isinstance(node, ast.Name | ast.Constant | ast.Call)
+        return self.text(node) if plain else f"({self.text(node)})"
+
+    def replaced(self, node: Node, text: str) -> Change:
         """The change that puts ``text`` where ``node`` is."""
         start, end = self.span(node)
         return Change(start=start, end=end, text=text)
+
+    def behind(self, node: Node, text: str) -> Change:
+        """The change that adds ``text`` to ``node``."""
+        end = self.span(node)[1]
+        return Change(start=end, end=end, text=text)
 
     @cached_property
     def functions(self) -> Mapping[str, ast.FunctionDef]:
@@ -170,10 +182,14 @@ class File:
                 todo += [one for one in used if one in defined]
         return frozenset(needed)
 
-    def value(self, node: ast.expr) -> Value | None:
-        """What an expression of constants of the top level is worth; None where that is not known."""
+    def value(self, node: ast.expr, **given: int) -> Value | None:
+        """What an expression of constants of the top level, and of names with numbers ``given`` to them, is worth.
+
+        None where that is not known.
+        """
+        numbers = {name: ast.Constant(value=number) for name, number in given.items()}
         try:
-            return _value(node, self.assigned, 0)
+            return _value(node, {**self.assigned, **numbers}, 0)
         except (ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
             return None
 
@@ -198,7 +214,7 @@ def changed(source: bytes, changes: Iterable[Change]) -> bytes:
     return source
 
 
-def first_line(node: ast.expr | ast.stmt) -> int:
+def first_line(node: Node) -> int:
     """Where it begins, decorators counted."""
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
         return node.decorator_list[0].lineno

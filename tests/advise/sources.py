@@ -180,6 +180,14 @@ def changed(before: str, after: str) -> list[str]:
     return [f"{line[0]} {line[2:].strip()}" for line in lines if line[0] in "+-" and line[2:].strip()]
 
 
+def held(text: str, what: str, *reads: str) -> str:
+    """The file with a part of its call in a name of the host's, which ``reads`` read as well."""
+    start = text.rindex("\n", 0, text.index("pallas_call(", text.index("def kernel_fn"))) + 1
+    assert what in text[start:]
+    lines = "".join(f"    {one}\n" for one in (f"held = {what}", *reads))
+    return text[:start] + lines + text[start:].replace(what, "held")
+
+
 CYCLES = 100_000
 LINES = 120
 UNITS = ("MXU", "XLU", "VALU", "VPOP", "EUP", "VLOAD", "VSTORE", "SALU")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ratchet.advise.advice import Edit
-from tests.advise.sources import edits, once
+from tests.advise.sources import edits, held, once
 from tests.advise.values import results
 from tests.imports import HERE
 
@@ -61,12 +61,20 @@ def test_tiles_that_do_not_meet_go_side_by_side():
         (HEADS, Edit.PAGES, "table[b, p]", "p"),
         (HEADS, Edit.PAGES, "    m_new = jnp", "    last = pl.num_programs(1)\n        m_new = jnp"),
         (HEADS, Edit.PAGES, ")(table, q", ")(*(table,), q"),
+        (HEADS, Edit.PAGES, "lambda b, p, table: (b, 0, 0, 0)", "lambda *at: (at[0], 0, 0, at[1])"),
+        (HEADS, Edit.PAGES, "lambda b, p, table: (b, 0, 0, 0)", "of_query"),
+        (HEADS, Edit.PAGES, "        scores = jax", "        mine = (lambda page: page)(0)\n        scores = jax"),
     ],
 )
 def test_what_is_written_otherwise_stays(text, edit, old, new):
     assert old in text
     assert edits(text, edit)
     assert edits(text.replace(old, new), edit) == []
+
+
+def test_pages_of_an_index_map_that_has_a_name_stay():
+    index = "lambda b, p, table: (0, table[b, p], 0, 0)"
+    assert edits(held(HEADS, index), Edit.PAGES) == []
 
 
 @pytest.mark.slow

@@ -66,6 +66,7 @@ def test_a_block_that_no_longer_divides_is_not_advised():
     assert [one.point for one in edits(odd, Edit.SMALLER) if "ALONG" in one.point] == [{"ALONG": 128}]
 
 
+LAST = "@plas.when(there == TOKENS // ALONG - 1)"
 OTHERWISE = {
     Edit.RESIDENT: [
         ("lambda i, j: (i, 0)),\n        scratch", "lambda i, j: (j, 0)),\n        scratch"),
@@ -77,7 +78,11 @@ OTHERWISE = {
         ("def _mix(one, two", "def _mix(*refs, two"),
         ("        _mix,\n", "        functools.partial(_mix, 1),\n"),
         ("TOKENS = 512\n", "TOKENS = 1 << 20\n"),
-        ('"""A step."""', '"""A\n    step."""; pass'),
+        ("        _mix,\n", "        _mix,\n        **more,\n"),
+        (
+            f"    {LAST}\n    def _end():\n",
+            f"    def end():\n        pass\n\n    {LAST}\n    def _end():\n        end()\n",
+        ),
     ],
     Edit.MASK: [
         ("-1e30)", "0.0)"),
