@@ -7,13 +7,14 @@ the pieces up to its own that no turn before it needed (a kept experiment of att
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ratchet.advise.advice import Edit, Rewrite
 from ratchet.advise.pattern import INDENT, added, free_name, made, movable
-from ratchet.kernelfile.program import Kernel, Ref, is_call, is_whole, keyword, parts
-from ratchet.kernelfile.syntax import Change, first_line, lines_of, names_in
+from ratchet.kernelfile.program import Kernel, Ref, bound, is_call, is_whole, keyword, parts, same
+from ratchet.kernelfile.syntax import Change, assignments, first_line, lines_of, names_in
 
 _MOST = 256
 """Pieces of an operand: each has a semaphore."""
@@ -43,7 +44,10 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Kernels with operands that every step reads from the same place, in pieces."""
     file, found = kernel.file, _pieces(kernel)
     waits = _waits(kernel, found) if found is not None else None
+    held, semantics = keyword(kernel.settings, "scratch_shapes"), kernel.semantics
     if found is None or not waits or file.tpu is None or file.pallas is None or file.numpy is None:
+        return
+    if semantics is None or not (held is None or isinstance(held, ast.List | ast.Tuple)):
         return
     body = kernel.body.body
     docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
@@ -51,14 +55,17 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     places = _places(kernel, found)
     if places is None or not movable(file, first, *(one.before for one in waits)):
         return
-    names = {wanted: free_name(file, wanted) for wanted in ("arrived", "there", "_copies", "_fetch", "_await")}
+    names = {
+        wanted: free_name(file, wanted) for wanted in ("arrived", "there", "_copies", "_fetch", "_await", "_drain")
+    }
     head = file.line_start(first_line(first))
     changes = {
         *places,
         *_parameters(kernel, found, names),
-        *_scratch(kernel, found),
-        *_arbitrary(kernel),
+        _scratch(kernel, found, held),
+        *(file.replaced(one, '"arbitrary"') for one in semantics.elts),  # the first step starts what others wait for
         Change(start=head, end=head, text=_fetching(kernel, found, names)),
+        file.behind(body[-1], _draining(kernel, found, names)),
     }
     for one in waits:
         at = file.line_start(first_line(one.before))
@@ -70,24 +77,28 @@ def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
 def _pieces(kernel: Kernel) -> _Pieces | None:
     refs = [ref for ref in kernel.refs if ref.role == "in" and _is_resident(kernel, ref)]
     read = [(ref, found) for ref in refs if (found := _read(kernel, ref)) is not None]
-    if not read:
+    taken = {"piece", "pieces", "copy"} & set(kernel.by_name)
+    aliased = keyword(kernel.call, "input_output_aliases") is not None
+    if not read or not kernel.grid or kernel.refs[-1].role == "in" or taken or aliased:
         return None
     (place, side), rows = read[0][1], (read[0][0].block or ())[0]
     alike = all(
-        one == place and ast.dump(other) == ast.dump(side) and ref.block and ast.dump(ref.block[0]) == ast.dump(rows)
-        for ref, (one, other) in read
+        one == place and same(other, side) and ref.block and same(ref.block[0], rows) for ref, (one, other) in read
     )
     whole, part = kernel.number(rows) or 0, kernel.file.number(side) or 0
     counted = alike and part and whole % part == 0 and 1 < whole // part <= _MOST
-    known = counted and kernel.known(rows) and kernel.known(side)
+    known = counted and kernel.known(side)
     return _Pieces(refs=[ref for ref, _ in read], place=place, side=side, rows=rows) if known else None
 
 
 def _is_resident(kernel: Kernel, ref: Ref) -> bool:
-    """Whether its block is the same in every step."""
-    if ref.index is None or ref.block is None or ref.spec.keywords:
+    """Whether its block is the first one in every step, of sides that are known in the kernel, and of a known dtype."""
+    if ref.index is None or ref.block is None or ref.shared or ref.spec.keywords:
         return False
-    return all(kernel.file.number(one) == 0 and isinstance(one, ast.Constant) for one in parts(ref.index.body))
+    first = all(kernel.file.number(one) == 0 and isinstance(one, ast.Constant) for one in parts(ref.index.body))
+    operand = (kernel.operands or {}).get(ref.name)
+    typed = isinstance(operand, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+    return first and typed and all(map(kernel.known, ref.block))
 
 
 def _read(kernel: Kernel, ref: Ref) -> tuple[str, ast.expr] | None:
@@ -100,26 +111,42 @@ def _read(kernel: Kernel, ref: Ref) -> tuple[str, ast.expr] | None:
             case ast.Attribute(value=ast.Name(id=name) as used, attr="dtype") if name == ref.name:
                 known.add(id(used))
             case ast.Subscript(value=ast.Name(id=name) as used, slice=ast.Tuple(elts=[first, *rest]), ctx=ast.Load()):
-                piece = _piece(first)
+                piece = _piece(kernel, first)
                 if name == ref.name and piece is not None and all(is_whole(_all(one), ("x",)) for one in rest):
                     known.add(id(used))
                     found.append(piece)
-    same = {(place, ast.dump(side)) for place, side in found}
-    return found[0] if len(same) == 1 and all(id(one) in known for one in uses) else None
+    alike = {(place, ast.dump(side)) for place, side in found}
+    return found[0] if len(alike) == 1 and all(id(one) in known for one in uses) else None
 
 
 def _all(side: ast.expr) -> ast.Subscript:
     return ast.Subscript(value=ast.Name(id="x"), slice=side)
 
 
-def _piece(node: ast.expr) -> tuple[str, ast.expr] | None:
+def _piece(kernel: Kernel, node: ast.expr) -> tuple[str, ast.expr] | None:
     match node:
         case ast.Call(
-            args=[ast.Call(args=[ast.BinOp(left=ast.Name(id=place), op=ast.Mult(), right=side), again]) as start, _]
-        ):
-            if is_call(node, "ds") and is_call(start, "multiple_of") and ast.dump(side) == ast.dump(again):
+            args=[
+                ast.Call(args=[ast.BinOp(left=ast.Name(id=place), op=ast.Mult(), right=side), again]) as start,
+                length,
+            ]
+        ) if is_call(node, "ds") and is_call(start, "multiple_of"):
+            if same(side, again) and _is_no_longer(kernel, length, side):
                 return place, side
     return None
+
+
+def _is_no_longer(kernel: Kernel, length: ast.expr, side: ast.expr) -> bool:
+    """Whether no more than a piece is read: its side, or a name that is given the side or the least of it and more."""
+    if same(length, side):
+        return True
+    given = [
+        value for node in ast.walk(kernel.body) if isinstance(node, ast.Assign)
+        for name, value in assignments([node]) if isinstance(length, ast.Name) and name == length.id
+    ]  # fmt: skip
+    least = [one.args if is_call(one, "min", "minimum") else [one] for one in given]
+    every = isinstance(length, ast.Name) and bound(kernel.body)[length.id] == len(given) > 0
+    return every and all(any(same(one, side) for one in some) for some in least)
 
 
 def _waits(kernel: Kernel, found: _Pieces) -> list[_Wait] | None:
@@ -130,6 +157,8 @@ def _waits(kernel: Kernel, found: _Pieces) -> list[_Wait] | None:
     if not owners:
         return None
     owner = chain[owners[-1]]
+    if bound(owner)[found.place] > 1:
+        return None
     if _yields(owner):
         return _of_tasks(kernel, owner, found.place)
     inner = [one for one in chain[owners[-1] :] if not _yields(one)]
@@ -225,17 +254,13 @@ def _fetching(kernel: Kernel, found: _Pieces, names: dict[str, str]) -> str:
     ]
     lines.append("    return (")
     for number, ref in enumerate(found.refs):
-        at = f"{part}{', :' * (len(ref.block or ()) - 1)}"
-        source, semaphore = f"{_outside(kernel, ref)}.at[{at}]", f"{names['arrived']}.at[{number}, piece]"
-        lines.append(f"        {tpu}.make_async_copy({source}, {ref.name}.at[{at}], {semaphore}),")
-    first = [f"{pallas}.program_id({at}) == 0" for at in range(len(kernel.grid))]
-    condition = first[0]
-    for one in first[1:]:
-        condition = f"{file.numpy}.logical_and({condition}, {one})"
+        rest = "".join(f", :{file.text(one)}" for one in (ref.block or ())[1:])  # the array may be wider
+        source, semaphore = f"{_outside(kernel, ref)}.at[{part}{rest}]", f"{names['arrived']}.at[{number}, piece]"
+        lines.append(f"        {tpu}.make_async_copy({source}, {ref.name}.at[{part}{rest}], {semaphore}),")
     lines += [
         "    )",
         "",
-        f"@{pallas}.when({condition})",
+        f"@{pallas}.when({_in_step(kernel, '0')})",
         f"def {names['_fetch']}():",
         f"    {names['there']}[0] = 0",
         "",
@@ -256,6 +281,20 @@ def _fetching(kernel: Kernel, found: _Pieces, names: dict[str, str]) -> str:
     return "".join(f"{INDENT if line else ''}{line}\n" for line in lines)
 
 
+def _draining(kernel: Kernel, found: _Pieces, names: dict[str, str]) -> str:
+    """No copy is under way when the kernel ends, whatever its steps needed."""
+    last = _in_step(kernel, f"{kernel.file.pallas}.num_programs({{0}}) - 1")
+    count = f"{kernel.file.text(found.rows)} // {kernel.file.text(found.side)}"
+    head = f"\n\n{INDENT}@{kernel.file.pallas}.when({last})\n{INDENT}def {names['_drain']}():\n"
+    return f"{head}{INDENT}{INDENT}{names['_await']}({count})"
+
+
+def _in_step(kernel: Kernel, place: str) -> str:
+    """The condition of one step, whose place in dimension ``{0}`` is given."""
+    conditions = [f"{kernel.file.pallas}.program_id({at}) == {place.format(at)}" for at in range(len(kernel.grid))]
+    return functools.reduce(lambda one, other: f"{kernel.file.numpy}.logical_and({one}, {other})", conditions)
+
+
 def _outside(kernel: Kernel, ref: Ref) -> str:
     """What the operand is called where it is not in VMEM yet."""
     return free_name(kernel.file, f"{ref.name.removesuffix('_ref')}_hbm")
@@ -273,34 +312,24 @@ def _places(kernel: Kernel, found: _Pieces) -> set[Change] | None:
 
 
 def _parameters(kernel: Kernel, found: _Pieces, names: dict[str, str]) -> Iterator[Change]:
-    file = kernel.file
+    file, inputs = kernel.file, {ref.name: ref for ref in found.refs}
     for one in kernel.body.args.args:
-        ref = next((ref for ref in found.refs if ref.name == one.arg), None)
-        if ref is not None:
-            start = file.line_start(one.lineno) + one.col_offset
-            yield Change(start=start, end=start + len(one.arg.encode()), text=_outside(kernel, ref))
-    last = kernel.body.args.args[-1]
-    end = file.line_start(last.lineno) + last.col_offset + len(last.arg.encode())
-    more = [*(ref.name for ref in found.refs), names["arrived"], names["there"]]
-    if last.arg in more:  # it is renamed itself
-        raise AssertionError("a kernel's last parameter is no input")
-    yield Change(start=end, end=end, text="".join(f", {name}" for name in more))
+        if one.arg in inputs:
+            yield file.replaced(one, _outside(kernel, inputs[one.arg]))
+    more = [*inputs, names["arrived"], names["there"]]
+    yield file.behind(kernel.body.args.args[-1], "".join(f", {name}" for name in more))
 
 
-def _scratch(kernel: Kernel, found: _Pieces) -> Iterator[Change]:
+def _scratch(kernel: Kernel, found: _Pieces, held: ast.List | ast.Tuple | None) -> Change:
     file, tpu = kernel.file, kernel.file.tpu
     scratch = [f"{tpu}.VMEM({_shape(kernel, ref)}, {_dtype(kernel, ref)})" for ref in found.refs]
     count = f"{file.text(found.rows)} // {file.text(found.side)}"
     scratch += [f"{tpu}.SemaphoreType.DMA(({len(found.refs)}, {count}))", f"{tpu}.SMEM((1,), {file.numpy}.int32)"]
-    written = keyword(kernel.settings, "scratch_shapes")
-    if isinstance(written, ast.List | ast.Tuple):
-        end = file.span(written)[1] - 1
-        comma = "" if file.source[:end].rstrip().endswith((b",", b"[", b"(")) else ", "
-        yield Change(start=end, end=end, text=comma + ", ".join(scratch))
-    elif written is None:
-        yield added(file, kernel.settings, f"scratch_shapes=[{', '.join(scratch)}]")
-    else:
-        raise AssertionError("references are known of scratch that is written out alone")
+    if held is None:
+        return added(file, kernel.settings, f"scratch_shapes=[{', '.join(scratch)}]")
+    end = file.span(held)[1] - 1
+    comma = "" if file.source[:end].rstrip().endswith((b",", b"[", b"(")) else ", "
+    return Change(start=end, end=end, text=comma + ", ".join(scratch))
 
 
 def _shape(kernel: Kernel, ref: Ref) -> str:
@@ -309,17 +338,4 @@ def _shape(kernel: Kernel, ref: Ref) -> str:
 
 def _dtype(kernel: Kernel, ref: Ref) -> str:
     """Of the operand that the call is given."""
-    inputs = [one for one in kernel.refs if one.role in ("scalar", "in")]
-    for node in ast.walk(kernel.host):
-        if isinstance(node, ast.Call) and node.func is kernel.call and len(node.args) == len(inputs):
-            operand = node.args[inputs.index(ref)]
-            return f"{kernel.file.text(operand)}.dtype"
-    return ""
-
-
-def _arbitrary(kernel: Kernel) -> Iterator[Change]:
-    """Steps in order: the first one starts what the others wait for."""
-    params = keyword(kernel.call, "compiler_params")
-    semantics = keyword(params, "dimension_semantics") if isinstance(params, ast.Call) else None
-    for one in parts(semantics) if semantics is not None else ():
-        yield kernel.file.replaced(one, '"arbitrary"')
+    return f"{kernel.file.text((kernel.operands or {})[ref.name])}.dtype"
