@@ -15,7 +15,7 @@ from ratchet.advise.pattern import free_name, indented, made, movable, runs_when
 from ratchet.advise.stages import tiles_of
 from ratchet.kernelfile.program import Kernel, calls, is_call, num_programs, parts, program_id
 from ratchet.kernelfile.shapes import Shapes
-from ratchet.kernelfile.syntax import Change, File, first_line, lines_of, names_in
+from ratchet.kernelfile.syntax import Change, first_line, lines_of, names_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def _ends(scope: _Scope, node: ast.expr) -> tuple[str, str] | None:
         value = scope.given(node.id)
         return _ends(scope, value) if value is not None else None
     file, terms = scope.kernel.file, _terms(node)
-    iotas = [one for one in terms if is_call(one, "broadcasted_iota")]
+    iotas = [one for one in terms if is_call(one, "broadcasted_iota") and len(one.args) == 3]
     counted = [one.id for one in terms if isinstance(one, ast.Name) and one.id in scope.loops]
     rest = [one for one in terms if one not in iotas and not (isinstance(one, ast.Name) and one.id in scope.loops)]
     if len(iotas) != 1 or not all(_is_scalar(scope, one) for one in rest):
@@ -132,17 +132,10 @@ def _ends(scope: _Scope, node: ast.expr) -> tuple[str, str] | None:
     shape, at = scope.shapes.of(iotas[0]), file.number(iotas[0].args[-1])
     if shape is None or at is None or not 0 <= at < len(shape.sides) or scope.shapes.number(shape.sides[at]) is None:
         return None
-    texts = [_term(file, one) for one in rest]
+    texts = [file.term(one) for one in rest]
     least = [*texts, *(first for name in counted if (first := scope.loops[name][0]) != "0")]
     most = [*texts, *(scope.loops[name][1] for name in counted), f"{shape.sides[at]} - 1"]
     return " + ".join(least) or "0", " + ".join(most)
-
-
-def _term(file: File, node: ast.expr) -> str:
-    product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    return (
-        file.text(node) if product or isinstance(node, ast.Name | ast.Constant | ast.Call) else f"({file.text(node)})"
-    )
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:

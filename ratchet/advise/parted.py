@@ -17,7 +17,19 @@ from ratchet.advise.pattern import free_name, made, movable, runs_when
 from ratchet.advise.stages import Tiles, loop_end, tiles_of
 from ratchet.kernelfile.program import Kernel, calls, is_call, program_id, same
 from ratchet.kernelfile.shapes import LANES
-from ratchet.kernelfile.syntax import Change, File, assignments, expression, first_line, lines_of, names_in
+from ratchet.kernelfile.syntax import (
+    Change,
+    File,
+    assigned_once,
+    assignments,
+    expression,
+    first_line,
+    lines_of,
+    names_in,
+)
+
+_MOST_BLOCKS = 4096
+"""Of queries: where the triangle of each begins is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,42 +106,28 @@ def _both(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
 def _leading(kernel: Kernel, two: _Two) -> str | None:
     """For how many turns, from the first on, ``j * B + rest <= end`` holds."""
     file, (right,) = kernel.file, two.condition.comparators
-    terms = _terms(two.condition.left)
-    steps = [(one, step) for one in terms if (step := _step(kernel, one, two.place)) is not None]
-    rest = [one for one in terms if one not in [step[0] for step in steps]]
-    loose = two.place in {name for one in (*rest, right) for name in names_in(one)}
+    terms = _signed(two.condition.left)
+    steps = [step for one, minus in terms if not minus and (step := _step(kernel, one, two.place)) is not None]
+    rest = [(one, minus) for one, minus in terms if minus or _step(kernel, one, two.place) is None]
+    loose = two.place in {name for one in (*(term for term, _ in rest), right) for name in names_in(one)}
     if len(steps) != 1 or loose or _made_inside(two) & names_in(two.condition):
         return None
-    less = "".join(f" {'+' if minus else '-'} {_factor(file, one)}" for one, minus in _signed(two.condition.left, rest))
-    side = steps[0][1]
+    less = "".join(f" {'+' if minus else '-'} {file.term(one)}" for one, minus in rest)
     if isinstance(two.condition.ops[0], ast.LtE):
-        return f"({_factor(file, right)}{less}) // {side} + 1"
-    return f"{file.pallas}.cdiv({_factor(file, right)}{less}, {side})"
+        return f"({file.term(right)}{less}) // {steps[0]} + 1"
+    return f"{file.pallas}.cdiv({file.term(right)}{less}, {steps[0]})"
 
 
 def _made_inside(two: _Two) -> set[str]:
     return {name for node in two.loop.body for name, _ in assignments([node])}
 
 
-def _terms(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        return [*_terms(node.left), *_terms(node.right)]
-    return [node]
-
-
-def _signed(node: ast.expr, wanted: list[ast.expr], minus: bool = False) -> list[tuple[ast.expr, bool]]:
+def _signed(node: ast.expr, minus: bool = False) -> list[tuple[ast.expr, bool]]:
     """Terms with whether they are subtracted."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         turned = minus != isinstance(node.op, ast.Sub)
-        return [*_signed(node.left, wanted, minus), *_signed(node.right, wanted, turned)]
-    return [(node, minus)] if node in wanted else []
-
-
-def _factor(file: File, node: ast.expr) -> str:
-    plain = isinstance(node, ast.Name | ast.Constant | ast.Call) or (
-        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-    )
-    return file.text(node) if plain else f"({file.text(node)})"
+        return [*_signed(node.left, minus), *_signed(node.right, turned)]
+    return [(node, minus)]
 
 
 def _step(kernel: Kernel, node: ast.expr, place: str) -> str | None:
@@ -137,7 +135,8 @@ def _step(kernel: Kernel, node: ast.expr, place: str) -> str | None:
     match node:
         case ast.BinOp(left=left, op=ast.Mult(), right=right):
             for index, step in ((left, right), (right, left)):
-                if isinstance(index, ast.Name) and index.id == place and (kernel.number(step) or 0) > 0:
+                known = kernel.known(step) and (kernel.file.number(step) or 0) > 0
+                if isinstance(index, ast.Name) and index.id == place and known:
                     return kernel.file.text(step)
     return None
 
@@ -217,11 +216,12 @@ def _triangle(kernel: Kernel, loop: ast.FunctionDef) -> Iterator[Rewrite]:
 def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
     """``@pl.loop(plain, end) def f(j): work(j, True)`` with ``where(columns <= rows, …)`` in strips of rows."""
     file = kernel.file
-    match (loop.decorator_list, loop.body):
+    match (loop.decorator_list, loop.args.args, loop.body):
         case (
-            [ast.Call(args=[ast.Name(), ast.Name(id=end)]) as over],
-            [ast.Expr(value=ast.Call(func=ast.Name(id=called), args=[ast.Name(), ast.Constant(value=True)]))],
-        ) if is_call(over, "loop"):
+            [ast.Call(args=[ast.Name(id=start), ast.Name(id=end)], keywords=[]) as over],
+            [ast.arg(arg=turn)],
+            [ast.Expr(value=ast.Call(func=ast.Name(id=called), args=[ast.Name(id=place), ast.Constant(value=True)]))],
+        ) if is_call(over, "loop") and place == turn:
             works = [one for one in kernel.body.body if isinstance(one, ast.FunctionDef) and one.name == called]
         case _:
             return None
@@ -237,7 +237,7 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
     if not (height and tile and across):
         return None
     whole = height % across == tile % LANES == across % LANES == 0
-    reaches = whole and _reaches(kernel, end, outer, rows, side)
+    reaches = whole and _reaches(kernel, start, end, outer, rows, side)
     if not reaches:
         return None
     return _Divided(
@@ -290,18 +290,18 @@ def _scalars(node: ast.expr | None, dimension: int) -> list[ast.expr] | None:
     """The terms beside ``broadcasted_iota(…, dimension)``."""
     if node is None:
         return None
-    terms = _terms(node)
-    iotas = [one for one in terms if is_call(one, "broadcasted_iota")]
-    known = len(iotas) == 1 and ast.unparse(iotas[0].args[-1]) == str(dimension)
+    terms = [one for one, minus in _signed(node) if not minus]
+    iotas = [one for one in terms if is_call(one, "broadcasted_iota") and len(one.args) == 3]
+    known = len(iotas) == 1 and len(terms) == len(_signed(node)) and ast.unparse(iotas[0].args[2]) == str(dimension)
     return [one for one in terms if one not in iotas] if known else None
 
 
-def _reaches(kernel: Kernel, end: str, outer: str, rows: ast.expr, side: ast.expr) -> bool:
-    """Whether the loop ends behind the last column that a block of queries attends, and no later than the keys."""
-    file, given = kernel.file, dict(assignments(kernel.body.body))
+def _reaches(kernel: Kernel, start: str, end: str, outer: str, rows: ast.expr, side: ast.expr) -> bool:
+    """Whether the loop is over the columns that a block of queries attends in part, and over no more than the keys."""
+    file, given = kernel.file, assigned_once(kernel.body.body)
     dimension = program_id(given[outer]) if outer in given else None
-    bound = given.get(end)
-    if dimension is None or bound is None or not 0 <= dimension < len(kernel.grid):
+    first, bound = given.get(start), given.get(end)
+    if dimension is None or first is None or bound is None or not 0 <= dimension < len(kernel.grid):
         return False
     ends = bound.args if is_call(bound, "minimum") else [bound]
     last = [f"({outer} + 1) * {file.text(rows)}", f"{outer} * {file.text(rows)} + {file.text(rows)}"]
@@ -309,10 +309,18 @@ def _reaches(kernel: Kernel, end: str, outer: str, rows: ast.expr, side: ast.exp
     numbers = [file.number(one) for one in ends]
     queries, keys = kernel.number(kernel.grid[dimension]), next((one for one in numbers if one is not None), None)
     others = [ast.unparse(one) for one, number in zip(ends, numbers, strict=True) if number is None]
-    height, across = file.number(rows), file.number(side)
-    if None in (queries, keys, height, across) or not all(one in texts for one in others):
+    height, across = (kernel.known(one) and file.number(one) for one in (rows, side))
+    if not (queries and keys and height and across and queries <= _MOST_BLOCKS) or not all(
+        one in texts for one in others
+    ):
         return False
-    return queries * height <= keys * across  # type: ignore[operator]
+    match first:
+        case ast.Call(args=[whole, ast.Constant(value=0), ast.Name(id=most)]) if is_call(first, "clip") and most == end:
+            places = [kernel.value(whole, **{outer: place}) for place in range(queries)]
+        case _:
+            return False
+    begins = all(place == number * height // across for number, place in enumerate(places))
+    return begins and queries * height <= keys * across
 
 
 def _lengths(kernel: Kernel, found: _Divided) -> list[ast.expr] | None:
