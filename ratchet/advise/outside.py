@@ -21,22 +21,14 @@ _NARROW = ("bfloat16", "float16")
 
 def rewrites(kernel: Kernel) -> Iterator[Rewrite]:
     """Operands and a result that an operation goes with."""
-    call = _call(kernel)
-    if call is None or keyword(kernel.call, "input_output_aliases") is not None:  # of one dtype and shape
-        return
-    inputs = [ref for ref in kernel.refs if ref.role in ("scalar", "in")]
-    for ref, operand in zip(inputs, call.args, strict=True) if len(inputs) == len(call.args) else ():
+    call, operands = kernel.applied, kernel.operands or {}
+    if call is None or call.keywords or keyword(kernel.call, "input_output_aliases") is not None:
+        return  # aliased ones have one dtype and shape
+    for ref in kernel.refs if operands else ():
         if ref.role == "in" and ref.block is not None and ref.index is not None and _is_alone(kernel, ref):
-            yield from _as_it_is(kernel, ref, operand)
-            yield from _operand(kernel, ref, operand)
+            yield from _as_it_is(kernel, ref, operands[ref.name])
+            yield from _operand(kernel, ref, operands[ref.name])
     yield from _result(kernel, call)
-
-
-def _call(kernel: Kernel) -> ast.Call | None:
-    """The call of what ``pallas_call`` gives."""
-    found = (node for node in ast.walk(kernel.host) if isinstance(node, ast.Call) and node.func is kernel.call)
-    call = next(found, None)
-    return call if call is not None and not call.keywords else None
 
 
 def _is_alone(kernel: Kernel, ref: Ref) -> bool:

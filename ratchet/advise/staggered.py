@@ -115,7 +115,7 @@ def _in_stages(kernel: Kernel, loop: ast.For, row: str, edit: Edit, stages: Stag
         Change(start=start, end=end, text=f"def {name}({row}):\n"),
         *_yields(file, stages),
         *(file.replaced(one, "return") for one in ast.walk(loop) if isinstance(one, ast.Continue)),
-        _behind(file, loop, f"\n\n{margin}{driver}({tasks}, {len(stages)})"),
+        file.behind(loop, f"\n\n{margin}{driver}({tasks}, {len(stages)})"),
     }
     subject = ", ".join(sorted(stored(loop.body)))
     yield from made(file, edit, changes, lines=lines_of(*loop.body), subject=subject)
@@ -135,7 +135,7 @@ def _turns(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Rew
         changes |= {
             Change(start=start, end=header, text=f"{' ' * loop.col_offset}def {name}({turn}):\n"),
             *_yields(file, stages),
-            _behind(file, loop, "\n\n" + _loops(kernel, loop, end, constant, many, one)),
+            file.behind(loop, "\n\n" + _loops(kernel, loop, end, constant, many, one)),
         }
         yield from made(file, Edit.STAGGER, changes, lines=lines_of(*loop.body), subject=f"{loop.name}, {times} turns")
 
@@ -175,8 +175,8 @@ def _joined(kernel: Kernel, loop: ast.FunctionDef, end: ast.expr) -> Iterator[Re
     first, taken = file.span(element.func)[1] + 1, {id(one) for one in ast.walk(counted.site)} if counted else set()
     numbers, listed = (f"{counted.name}, {parameter.arg}", f"enumerate({turns})") if counted else (parameter.arg, turns)
     changes = {
-        _named(file, parameter, turns),
-        _parameter(file, found.tile, numbers),
+        file.replaced(parameter, turns),
+        file.before(found.tile.args.args[0], f"{numbers}, "),
         Change(start=first, end=first, text=f"{numbers}, "),
         Change(start=at, end=at, text=f"for {numbers} in {listed} "),
         *(
@@ -317,21 +317,3 @@ def _yields(file: File, stages: Stages) -> set[Change]:
     heads = [stage[0] for stage in stages[1:]]
     starts = [(file.line_start(first_line(node)), " " * node.col_offset) for node in heads]
     return {Change(start=at, end=at, text=f"{margin}yield\n") for at, margin in starts}
-
-
-def _behind(file: File, node: ast.stmt, text: str) -> Change:
-    end = file.span(node)[1]
-    return Change(start=end, end=end, text=text)
-
-
-def _named(file: File, parameter: ast.arg, name: str) -> Change:
-    """A parameter under another name."""
-    start = file.line_start(parameter.lineno) + parameter.col_offset
-    return Change(start=start, end=start + len(parameter.arg.encode()), text=name)
-
-
-def _parameter(file: File, function: ast.FunctionDef, name: str) -> Change:
-    """One more parameter, before the others."""
-    one = function.args.args[0]
-    start = file.line_start(one.lineno) + one.col_offset
-    return Change(start=start, end=start, text=f"{name}, ")

@@ -119,6 +119,11 @@ class File:
         start, end = self.span(node)
         return Change(start=start, end=end, text=text)
 
+    def before(self, node: Node, text: str) -> Change:
+        """The change that puts ``text`` before ``node``."""
+        start = self.span(node)[0]
+        return Change(start=start, end=start, text=text)
+
     def behind(self, node: Node, text: str) -> Change:
         """The change that adds ``text`` to ``node``."""
         end = self.span(node)[1]
