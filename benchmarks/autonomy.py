@@ -1,13 +1,13 @@
 """How far the tool gets without anybody: from a naive kernel by its own advice, so many experiments.
 
-    python -m benchmarks.autonomy [--turns 40] [--budget 300] [--from FILE]… [--in FOLDER] [--json FILE]
+    python -m benchmarks.autonomy [--turns 40] [--followed N] [--budget 300] [--from FILE]… [--in FOLDER] [--json FILE]
 
-Everything goes through the public command line, in a repository of its own. Of the experiments the first three of ten
-make the first edit that `advise` names (`advise --apply 1`); then `search --how edits` breeds them; one of ten is left
-to follow advice again. It ends before where nothing is faster. Repositories in FOLDER stay, and the same command goes
-on with them: what was done is in their ledgers. Without --from: the naive attention kernel, and the first versions of
-others. The floor is what the roofline allows: compulsory FLOPs and bytes at the chip's peaks. Most of the time goes
-into references in float64.
+Everything goes through the public command line, in a repository of its own: `advise --apply 1`, then one experiment,
+which is judged, kept or reverted. It ends where no edit is modelled as faster, nor two of those that alone lose little.
+With --followed, `search --how edits` breeds edits after so many experiments, and a tenth of all is left to follow
+advice again. Repositories in FOLDER stay, and the same command goes on with them: what was done is in their ledgers.
+Without --from: the naive attention kernel, and the first versions of others. The floor is what the roofline allows:
+compulsory FLOPs and bytes at the chip's peaks. Most of the time goes into references in float64.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from benchmarks.lib.turns import KERNEL, Row, asked, experiment, starts
 from ratchet.values import Decision
 from tests.workspaces import Workspace
 
-_FOLLOWED, _LAST = 0.3, 0.1
-"""Shares of the experiments: those that follow advice before edits are bred, and after it."""
+_LAST = 0.1
+"""Share of the experiments that follow advice after edits were bred."""
 
 
 def first_advice(space: Workspace, budget_s: int) -> Row | None:
@@ -48,7 +48,7 @@ def done(space: Workspace) -> int:
     return len(space.rows()) - 1
 
 
-def course(start: str, source: str, turns: int, budget_s: int, folder: Path) -> tuple[Row, list[Row]]:
+def course(start: str, source: str, folder: Path, *, turns: int, followed: int, budget_s: int) -> tuple[Row, list[Row]]:
     """How far it gets from one kernel file, and all experiments."""
     space = Workspace(root=folder / start.removesuffix(".py"))
     if not space.ledger.exists():
@@ -56,8 +56,8 @@ def course(start: str, source: str, turns: int, budget_s: int, folder: Path) -> 
         experiment(space, "baseline")
     bred = sum(row.note.startswith("search:") for row in space.rows())
     if not bred:
-        follow(space, start, int(_FOLLOWED * turns), budget_s)
-    if (left := turns - int(_LAST * turns) - done(space)) > 0:
+        follow(space, start, followed, budget_s)
+    if followed < turns and (left := turns - int(_LAST * turns) - done(space)) > 0:
         trials = str(bred + left + 1)  # the start is one, which has its row
         found = asked(space, "search", KERNEL, "--how", "edits", "--budget", trials, "--json")
         say(f"{start} {done(space)}: bred {len(found['trials'])}")
@@ -91,6 +91,7 @@ def main() -> None:
     """Follow advice from each start."""
     parser = command(__doc__)
     parser.add_argument("--turns", type=int, default=40, metavar="N", help="at most so many from each; default 40")
+    parser.add_argument("--followed", type=int, metavar="N", help="then breed edits; default: never")
     parser.add_argument(
         "--budget", type=int, default=300, metavar="SECONDS", help="of modelling edits, each time; default 300"
     )
@@ -102,7 +103,12 @@ def main() -> None:
     chosen = {path.name: path.read_text() for path in options.starts} if options.starts else starts()
     with tempfile.TemporaryDirectory(prefix="autonomy-") as own:
         folder: Path = options.folder or Path(own)
-        courses = {name: course(name, source, options.turns, options.budget, folder) for name, source in chosen.items()}
+        limits = {
+            "turns": options.turns,
+            "followed": options.turns if options.followed is None else options.followed,
+            "budget_s": options.budget,
+        }
+        courses = {name: course(name, source, folder, **limits) for name, source in chosen.items()}
     turns = {f"Turns from {name}": made for name, (_, made) in courses.items()}
     show_all({"How far it gets": [end for end, _ in courses.values()], **turns}, json_file=options.json)
 
