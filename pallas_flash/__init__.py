@@ -11,6 +11,16 @@ first copy is hidden. Who knows better passes ``config``.
 from pallas_flash.config import Config
 from pallas_flash.kernels.flash_backward import BackwardBlocks
 from pallas_flash.kernels.flash_forward import ForwardBlocks
+from pallas_flash.kernels.paged_decode import PagedBlocks
 from pallas_flash.operator import attention
+from pallas_flash.serving import latent_attention, paged_attention
 
-__all__ = ["BackwardBlocks", "Config", "ForwardBlocks", "attention"]
+__all__ = [
+    "BackwardBlocks",
+    "Config",
+    "ForwardBlocks",
+    "PagedBlocks",
+    "attention",
+    "latent_attention",
+    "paged_attention",
+]
