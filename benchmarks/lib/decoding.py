@@ -10,7 +10,7 @@ are full; pages are permuted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,17 @@ def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
     heads = {"Q_HEADS": shape.q_heads, "KV_HEADS": shape.kv_heads, "HEAD_DIM": shape.head_dim}
     source = edited(PAGED.read_text(), **constants, **heads)
     return modelled(of_source(source)[0], workers, {3: shape.lengths, 4: table_of(shape, chips)})
+
+
+def flash(shape: Shape, workers: Workers, dtype: Any = jnp.bfloat16) -> Timeline:
+    """``pallas_flash.paged_attention`` on one chip."""
+    from pallas_flash import paged_attention
+
+    table = table_of(shape, 1)[0]
+    pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), dtype)
+    queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
+    avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
+    return modelled(of_function(paged_attention, avals), workers, {3: shape.lengths, 4: table})
 
 
 def contiguous(shape: Shape, workers: Workers) -> Timeline:
@@ -178,9 +189,13 @@ def rows_of(shape: Shape, workers: Workers, *, peers: bool = True) -> list[dict[
     if shape.batch == 1 and shape.q_heads == shape.kv_heads == 16 and HEADLINE.exists():
         rows.append(row(shape, "decode_kernel.py", contiguous(shape, workers)))
     rows += [row(shape, "paged_decode", ours(shape, chips, workers)) for chips in (4, 1)]
-    for name, peer in PEERS.items() if peers else ():
+    return [*rows, *(peers_of(shape, workers) if peers else ())]
+
+
+def peers_of(shape: Shape, workers: Workers) -> Iterator[dict[str, Any]]:
+    """JAX's kernels on one chip, each at the best of its block sizes."""
+    for name, peer in PEERS.items():
         try:
-            rows.append(row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers)))
+            yield row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers))
         except Refusal as refusal:
             print(f"{shape.name}, {name}: {refusal.status.name}: {refusal.message}")
-    return rows

@@ -1,0 +1,47 @@
+"""``pallas_flash.paged_attention`` beside JAX's two paged kernels on one chip, modelled, each at its best block size.
+
+    python -m benchmarks.serving [--only SHAPE ...] [--json FILE]
+
+Columns: see ``benchmarks/lib/decoding.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+
+from benchmarks.lib.command import command, say
+from benchmarks.lib.decoding import SHAPES, flash, peers_of, row
+from benchmarks.lib.table import show
+from ratchet.exam.judge.workers import Workers
+from ratchet.tpu.chips import V5E
+
+
+def main() -> None:
+    parser = command(__doc__)
+    names = [shape.name for shape in SHAPES]
+    parser.add_argument("--only", nargs="*", choices=names, default=names, metavar="SHAPE")
+    options = parser.parse_args()
+    rows, ratios = [], []
+    with Workers(V5E, keep=False) as workers:
+        for shape in (one for one in SHAPES if one.name in options.only):
+            own = row(shape, "pallas_flash", flash(shape, workers))
+            peers = list(peers_of(shape, workers))
+            rows += [own, *peers]
+            if shape.page >= 32:
+                halved = flash(shape, workers, jnp.int8)
+                rows.append(
+                    {**row(shape, "pallas_flash, int8", halved), "floor us": own["floor us"] / 2, "x floor": None}
+                )
+            if peers:
+                ratios.append(min(peer["us"] for peer in peers) / own["us"])
+                say(f"{shape.name}: {ratios[-1]:.2f} times as fast as JAX's best kernel")
+    show("decoding from pages, modelled", rows, json_file=options.json)
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(f"{len(ratios)} shapes: {min(ratios):.3f} to {max(ratios):.3f}, geometric mean {mean:.3f}")
+
+
+if __name__ == "__main__":
+    main()
