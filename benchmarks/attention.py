@@ -1,12 +1,13 @@
-"""Attention side by side at seven shapes: ours, jax's, tokamax's and plain XLA's.
+"""Attention side by side: ours, jax's, tokamax's and plain XLA's.
 
-    python -m benchmarks.attention [--chip NAME] [--grad] [--only SHAPE ...] [--compiled] [--json FILE]
+    python -m benchmarks.attention [--chip NAME] [--grad] [--training] [--only SHAPE ...] [--compiled] [--json FILE]
 
 Whole programs from public operands to output, compiled for TPU v5e, v6e or tpu7x by the same compiler and *modelled* by
-the same machine; each implementation with the best of its block sweep. ``--grad`` compares the forward pass with the
-backward one. The shapes ``window``, ``documents`` and ``mask``, on v5e, are compared where ``--only`` names them.
-``--compiled`` leaves out what is not compiled yet, and says how many of each sweep are. Compiled figures are kept in
-``.ratchet/attention``. tokamax needs the extra ``peers``.
+the same machine; each implementation with the best of its block sweep. Seven shapes, or with ``--training`` layers of
+models that people train, with as many settings of each. ``--grad`` compares the forward pass with the backward one. The
+shapes ``window``, ``documents`` and ``mask``, on v5e, are compared where ``--only`` names them. ``--compiled`` leaves
+out what is not compiled yet, and says how many of each sweep are. Compiled figures are kept in ``.ratchet/attention``.
+tokamax needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, attention_programs, sweep
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, TRAINING, attention_programs, sweep
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show
 from ratchet.tpu.chips import V5E
 
 Recipe = dict[str, Any]
-ALL_SHAPES = {**SHAPES, **PATTERNS}
+ALL_SHAPES = {**SHAPES, **TRAINING, **PATTERNS}
 SWEPT = ("v5e", "v6e", "tpu7x")
 
 
@@ -78,16 +79,18 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--chip", choices=SWEPT, default=V5E.name)
     parser.add_argument("--grad", action="store_true", help="forward with backward")
-    parser.add_argument("--only", nargs="*", choices=ALL_SHAPES, default=list(SHAPES), metavar="SHAPE")
+    parser.add_argument("--training", action="store_true", help="layers of models")
+    parser.add_argument("--only", nargs="*", choices=ALL_SHAPES, metavar="SHAPE")
     parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     options = parser.parse_args()
-    grad, chip, patterns = options.grad, options.chip, ", ".join(name for name in options.only if name in PATTERNS)
+    names = options.only or list(TRAINING if options.training else SHAPES)
+    grad, chip, patterns = options.grad, options.chip, ", ".join(name for name in names if name in PATTERNS)
     if patterns and chip != V5E.name:
         parser.error(f"{patterns}: compared on {V5E.name} alone, not on {chip}")
     if grad and patterns:
         parser.error(f"{patterns}: compared without --grad")
     rows, ratios = [], []
-    for name in options.only:
+    for name in names:
         own = compared(attention_programs(), name, grad=grad, chip=chip, fill=not options.compiled)
         rows += own.values()
         peers = [row["ms"] for impl, row in own.items() if impl in PEERS]

@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import WIDE_OURS, Shape, attention_programs, backward_blocks, blocks, chain
+from benchmarks.lib.attention.cases import OURS_FORWARD, Shape, attention_programs, backward_blocks, forward_blocks
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command, say
 from benchmarks.lib.sources import ROOT
@@ -27,18 +27,14 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768)
 DIMS = (64, 128, 256)
 DIRECTIONS = ("forward", "backward")
 RUNNERS_UP = 3
-PLAIN = {"block_q": 512, "block_kv": 512, "rows": 512, "strip": 512, "unroll": 1}
+PLAIN = forward_blocks(512, 1)
 
 
-def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Sequence[dict[str, int]]:
-    """The blocks that are tried. Chains are as long as the registers like."""
+def candidates(direction: str, *, seq: int, dim: int) -> Sequence[dict[str, int]]:
+    """The blocks that are tried: those no longer than the sequence."""
     if direction == "backward":
         return backward_blocks(dim)
-    if chip != V5E.name:
-        return [config["forward"] for config in WIDE_OURS]
-    rows = chain(dim)
-    tried = (2048, 2048, rows, 4), (1024, 1024, rows, 2), (2048, 1024, 2 * rows, 2), (2048, 2048, 2 * rows, 2)
-    return [blocks(min(q, seq), kv, length, unroll=unroll) for q, kv, length, unroll in tried]
+    return [config["forward"] for config in OURS_FORWARD if config["forward"]["block_q"] <= seq]
 
 
 def recipe_of(direction: str, tried: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
@@ -50,7 +46,7 @@ def recipe_of(direction: str, tried: dict[str, int], *, chip: str, seq: int, dim
 
 def entry_of(programs: ProgramCache, direction: str, *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """One sweep, best first."""
-    tried = candidates(direction, chip=chip, seq=seq, dim=dim)
+    tried = candidates(direction, seq=seq, dim=dim)
     recipes = [recipe_of(direction, one, chip=chip, seq=seq, dim=dim, causal=causal) for one in tried]
     name = f"{chip} {direction} {seq} x {dim}{' causal' if causal else ''}"
     records = programs.made(recipes, lambda line: say(f"{name}: {line}"))

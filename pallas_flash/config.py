@@ -17,6 +17,8 @@ ONE_PASS = 19 / 32
 """Share of VMEM given to the queries of a key head in a backward pass of one pass."""
 FORWARD_LIMIT, BACKWARD_LIMIT = 55 / 64, 15 / 16
 """Share of VMEM that a kernel may take at most: the compiler keeps some for itself."""
+BAND = 1024
+"""Queries of a block at most where a causal window is narrower: its code grows with them."""
 TABLE_ENTRIES = 1 << 17
 """Tiles that a table may list: it is in scalar memory, of which TPU v5e has 1 MiB."""
 
@@ -44,6 +46,7 @@ class Shape:
     q_len: int
     kv_len: int
     dim: int
+    dim_v: int
     itemsize: int
     left: int | None
     right: int | None
@@ -59,6 +62,11 @@ class Shape:
     def lanes(self) -> int:
         """Elements that a row of ``dim`` occupies in VMEM."""
         return round_up(self.dim, LANES)
+
+    @property
+    def lanes_v(self) -> int:
+        """Of a row of the values' ``dim_v``."""
+        return round_up(self.dim_v, LANES)
 
 
 def round_up(length: int, unit: int) -> int:
@@ -88,34 +96,33 @@ def table_tile(config: Config, shape: Shape) -> int:
 def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> ForwardBlocks:
     """The forward pass's blocks for a shape; ``tile`` is that of its table."""
     span = None if shape.left is None or shape.right is None else shape.left + shape.right + 1
-    if tile is not None:
-        block_q = block_kv = unit = tile
-    else:
+    most, widest = blocks.block_q, blocks.turn
+    if span is not None and shape.right == 0 and span <= blocks.block_q:
+        most = min(blocks.block_q, max(BAND, round_up(span, 256)))  # all keys of a block are known while tracing
+    elif span is not None:
         # A narrow band is wasted on wide blocks: what is outside it is computed, too.
-        most = blocks.block_q if span is None else min(blocks.block_q, max(256, round_up(span, 256)))
-        block_q = even(shape.q_len, most)
-        widest = blocks.block_kv if span is None else min(blocks.block_kv, max(256, round_up(span // 2, 256)))
-        unit = block_q if shape.square else even(shape.kv_len, widest)
-        block_kv = divisor(unit, widest)
-    per_key = 4 * shape.lanes * shape.itemsize  # k and v, each in two buffers
+        most = min(most, max(256, round_up(span, 256)))
+        widest = min(widest, max(256, round_up(span // 2, 256)))
+    block_q = tile or even(shape.q_len, most)
+    turn = tile or (divisor(block_q, widest) if shape.square else even(shape.kv_len, widest))
+    unit = block_q if shape.square else turn
+    block_kv = divisor(turn, blocks.block_kv)
+    per_key = 2 * (shape.lanes + shape.lanes_v) * shape.itemsize  # k and v, each in two buffers
     chunks = -(-shape.kv_len // max(unit, min(blocks.chunk_kv, int(RESIDENT * shape.target.vmem_bytes) // per_key)))
-    rows = divisor(block_q, blocks.rows)
-    chains = block_q // rows
     return dataclasses.replace(
         blocks,
         block_q=block_q,
         block_kv=block_kv,
         chunk_kv=round_up(-(-shape.kv_len // chunks), unit),
-        rows=rows,
-        strip=divisor(block_q, blocks.strip),
-        unroll=max(n for n in range(1, min(blocks.unroll, chains) + 1) if chains % n == 0),
+        rows=divisor(block_q, blocks.rows),
+        unroll=turn // block_kv,
         vmem_limit_bytes=min(blocks.vmem_limit_bytes, int(FORWARD_LIMIT * shape.target.vmem_bytes)),
     )
 
 
 def one_pass(shape: Shape, q_len: int) -> bool:
     """Whether the queries of a key head fit VMEM, with their gradients: q, do and dq twice, q scaled, dq in float32."""
-    per_query = shape.lanes * (7 * shape.itemsize + 4)
+    per_query = shape.lanes * (5 * shape.itemsize + 4) + shape.lanes_v * 2 * shape.itemsize
     return shape.heads // shape.kv_heads * q_len * per_query <= ONE_PASS * shape.target.vmem_bytes
 
 

@@ -18,18 +18,22 @@ def _scores(q: jax.Array, k: jax.Array, allowed: jax.Array, scale: float, softca
 
 
 def forward(
-    q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, *, scale: float, softcap: float | None
-) -> tuple[jax.Array, jax.Array]:
+    q: jax.Array, k: jax.Array, v: jax.Array, sinks: jax.Array | None, allowed: jax.Array,
+    *, scale: float, softcap: float | None,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Output [batch, heads, queries, dim] and logsumexp float32[batch, heads, queries].
 
     Args:
         q: [batch, heads, queries, dim].
-        k, v: [batch, key heads, keys, dim].
+        k, v: [batch, key heads, keys, dim], of v another if need be.
+        sinks: float32[heads], or None.
         allowed: bool, broadcast against [batch, heads, queries, keys].
         scale, softcap: as of the operator.
     """
     scores = _scores(q, k, allowed, scale, softcap)
     lse = jax.nn.logsumexp(scores, axis=-1)
+    if sinks is not None:
+        lse = jnp.logaddexp(lse, sinks[:, None])
     p = jnp.exp(scores - jnp.where(jnp.isneginf(lse), 0.0, lse)[..., None]).astype(v.dtype)
     out = jnp.einsum("bhqk,bhkd->bhqd", p, _heads(v, q.shape[1]), preferred_element_type=jnp.float32)
     return out.astype(q.dtype), lse

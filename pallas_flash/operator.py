@@ -23,6 +23,8 @@ from pallas_flash.target import target
 HEAD_DIMS = (64, 96, 128, 192, 256)
 DTYPES = ("bfloat16", "float32")
 Ids = tuple[jax.Array, jax.Array] | None
+Sinks = jax.Array | None
+"""float32[heads]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
     segment_ids: jax.Array | tuple[jax.Array, jax.Array] | None = None,
     softcap: float | None = None,
     mask: np.ndarray | Lazy | None = None,
+    sinks: jax.Array | None = None,
     scale: float | None = None,
     return_residuals: bool = False,
     config: cut.Config | None = None,
@@ -63,26 +66,29 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
 
     Args:
         q: [batch, heads, queries, dim], bfloat16 or float32; dim is 64, 96, 128, 192 or 256. Any lengths.
-        k, v: [batch, key heads, keys, dim]; key heads divide the heads, and each serves as many consecutive heads.
+        k, v: [batch, key heads, keys, dim]; key heads divide the heads, and each serves as many consecutive heads. The
+            dim of v, and of the output, may be another of these.
         causal: a query attends the keys up to its own position; both are counted from 0.
         window: keys from ``query - left`` to ``query + right``; one number is both, None no bound.
         segment_ids: int[batch, length], or one for queries and one for keys: pairs attend whose ids are equal.
         softcap: scores become ``softcap * tanh(score / softcap)`` before the softmax.
         mask: bool[queries, keys] as a numpy array, or a rule: (query positions [n, 1], key positions [1, m]) ->
             bool [n, m], called with numpy arrays while tracing. True where a pair attends. Same for all heads.
+        sinks: float[heads]: a score of each head, as it is, that the softmax sees beside those of the keys and that has
+            no value (the attention sinks of GPT-OSS). Differentiable.
         scale: of the scores; 1 / sqrt(dim) by default.
         return_residuals: also return the logsumexp of each query's scores, float32[batch, heads, queries], natural,
-            -inf where a query attends no key. Scores come from scaled queries in q's dtype: in bfloat16 the logsumexp
-            of very large scores is off by up to 2^-9 of their size.
+            a sink included, -inf where there is none and a query attends no key. Scores come from scaled queries in
+            q's dtype: in bfloat16 the logsumexp of very large scores is off by up to 2^-9 of their size.
         config: blocks, and what to do without a TPU.
 
     Returns:
-        [batch, heads, queries, dim] of q's dtype, and with ``return_residuals`` the logsumexp.
+        [batch, heads, queries, dim of v] of q's dtype, and with ``return_residuals`` the logsumexp.
 
     Raises:
         TypeError, ValueError: for operands that are not as above; all findings at once.
     """
-    findings = _findings(q, k, v, segment_ids, softcap)
+    findings = _findings(q, k, v, segment_ids, softcap, sinks)
     if findings:
         raise ValueError(f"attention: {'; '.join(findings)}")
     config = config or cut.Config()
@@ -92,8 +98,9 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
     right = min(right, 0) if causal and right is not None else 0 if causal else right
     pattern = Pattern(left=left, right=right, q_len=q_len, kv_len=kv_len)
     shape = cut.Shape(
-        batch=batch, heads=heads, kv_heads=kv_heads, q_len=q_len, kv_len=kv_len, dim=dim, itemsize=q.dtype.itemsize,
-        left=left, right=right, tables=mask is not None or segment_ids is not None, target=target(),
+        batch=batch, heads=heads, kv_heads=kv_heads, q_len=q_len, kv_len=kv_len, dim=dim, dim_v=v.shape[3],
+        itemsize=q.dtype.itemsize, left=left, right=right, target=target(),
+        tables=mask is not None or segment_ids is not None,
     )  # fmt: skip
     tile = cut.table_tile(config, shape) if shape.tables else None
     backward, one_pass = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)
@@ -119,25 +126,30 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
     if segment_ids is not None:
         pair = segment_ids if isinstance(segment_ids, tuple) else (segment_ids, segment_ids)
         ids = (pair[0].astype(jnp.int32), pair[1].astype(jnp.int32))
-    return _attend(plan, q, k, v, ids)
+    return _attend(plan, q, k, v, None if sinks is None else sinks.astype(jnp.float32), ids)
 
 
-def _findings(q: Any, k: Any, v: Any, segment_ids: Any, softcap: float | None) -> list[str]:
+def _findings(q: Any, k: Any, v: Any, segment_ids: Any, softcap: float | None, sinks: Any) -> list[str]:
     findings = []
     if not (q.ndim == k.ndim == v.ndim == 4):
         return [f"q, k, v have {q.ndim}, {k.ndim}, {v.ndim} dimensions, wanted [batch, heads, length, dim] each"]
-    if k.shape != v.shape:
-        findings.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same")
+    if k.shape[:3] != v.shape[:3]:
+        findings.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same but for dim")
     if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         findings.append(f"q is {list(q.shape)} and k is {list(k.shape)}, wanted the same batch and dim")
     if q.shape[1] % k.shape[1]:
         findings.append(f"{q.shape[1]} heads on {k.shape[1]} key heads, wanted a multiple")
-    if q.shape[3] not in HEAD_DIMS:
-        findings.append(f"dim is {q.shape[3]}, wanted one of {', '.join(map(str, HEAD_DIMS))}")
+    findings += [
+        f"dim is {dim}, wanted one of {', '.join(map(str, HEAD_DIMS))}"
+        for dim in dict.fromkeys((q.shape[3], v.shape[3]))
+        if dim not in HEAD_DIMS
+    ]
     if not (q.dtype == k.dtype == v.dtype and q.dtype.name in DTYPES):
         findings.append(f"dtypes are {q.dtype}, {k.dtype}, {v.dtype}, wanted one of {', '.join(DTYPES)} for all")
     if softcap is not None and not softcap > 0:
         findings.append(f"softcap is {softcap}, wanted a positive number")
+    if sinks is not None and sinks.shape != q.shape[1:2]:
+        findings.append(f"sinks are {list(sinks.shape)}, wanted [{q.shape[1]}], one of each head")
     return findings + _findings_of_ids(q, k, segment_ids)
 
 
@@ -196,43 +208,47 @@ def _by_platform(plan: Plan, kernel: Callable[..., Any], plain: Callable[..., An
     return jax.lax.platform_dependent(*operands, tpu=on_tpu, default=elsewhere)
 
 
-def _forward(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids, lse: bool) -> tuple[jax.Array, Any]:
+def _forward(  # noqa: PLR0917 - the operands in the order in which they are saved
+    plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids, lse: bool
+) -> tuple[jax.Array, Any]:
     blocks, q_len = plan.forward, q.shape[2]
 
-    def kernel(q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids, interpret: bool) -> tuple[jax.Array, ...]:
+    def kernel(
+        q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids, interpret: bool
+    ) -> tuple[jax.Array, ...]:
         q = _padded(q, 2, blocks.block_q)
         k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
         ids = _ids(ids, blocks.block_q, blocks.chunk_kv)
         tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=False)
         result = flash_forward(
             q, k, v, pattern=plan.pattern, blocks=blocks, scale=plan.scale, softcap=plan.softcap, ids=ids,
-            tables=tables, lse=lse, interpret=interpret,
+            tables=tables, sinks=None if sinks is None else sinks * LOG2E, lse=lse, interpret=interpret,
         )  # fmt: skip
         if not lse:
             return (result[:, :, :q_len],)
         return result[0][:, :, :q_len], result[1][:, :, 0, :q_len]
 
-    def plain(q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids) -> tuple[jax.Array, ...]:
-        result = dense.forward(q, k, v, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
+    def plain(q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids) -> tuple[jax.Array, ...]:
+        result = dense.forward(q, k, v, sinks, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
         return result if lse else result[:1]
 
-    out = _by_platform(plan, kernel, plain, q, k, v, ids)
+    out = _by_platform(plan, kernel, plain, q, k, v, sinks, ids)
     return out[0], out[1] if lse else None
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids) -> Any:
-    out, lse = _forward(plan, q, k, v, ids, plan.lse)
+def _attend(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids) -> Any:
+    out, lse = _forward(plan, q, k, v, sinks, ids, plan.lse)
     return (out, lse) if plan.lse else out
 
 
-def _attend_forward(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, ids: Ids) -> tuple[Any, Any]:
-    out, lse = _forward(plan, q, k, v, ids, True)
-    return ((out, lse) if plan.lse else out), (q, k, v, ids, out, lse)
+def _attend_forward(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids) -> tuple[Any, Any]:
+    out, lse = _forward(plan, q, k, v, sinks, ids, True)
+    return ((out, lse) if plan.lse else out), (q, k, v, sinks, ids, out, lse)
 
 
 def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
-    q, k, v, ids, out, lse = saved
+    q, k, v, sinks, ids, out, lse = saved
     do, dlse = cotangent if plan.lse else (cotangent, None)
     di = jnp.sum(out.astype(jnp.float32) * do.astype(jnp.float32), axis=-1)
     if dlse is not None:
@@ -264,7 +280,9 @@ def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
         *arrays, ids = operands
         return dense.backward(*arrays, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
 
-    return *_by_platform(plan, kernel, plain, q, k, v, do, lse, di, ids), None
+    # A sink takes weight from the keys of all its head's queries.
+    dsinks = None if sinks is None else -jnp.sum(jnp.exp(sinks[:, None] - lse) * di, axis=(0, 2))
+    return *_by_platform(plan, kernel, plain, q, k, v, do, lse, di, ids), dsinks, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)

@@ -11,7 +11,7 @@ from typing import Any
 
 import baseline_mha
 from benchmarks.lib import decoding
-from benchmarks.lib.attention.cases import MORE_VMEM, SHAPES, Config, Shape, attention_programs
+from benchmarks.lib.attention.cases import MORE_VMEM, SHAPES, Config, Shape, attention_programs, forward_blocks
 from benchmarks.suite.models import CHIPS, Model, Rows, decode_rows, prefill_ms, prefill_rows
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
@@ -68,10 +68,8 @@ def _flash(block: int) -> Config:
 
 
 def _ours(block: int) -> Config:
-    """``pallas_flash`` keeps keys and values of a head in VMEM and walks them in a loop; other knobs as best."""
-    rows = min(block, 512)
-    chains = min(4, block // rows)
-    return {"forward": {"block_q": block, "block_kv": block, "rows": rows, "strip": min(block, 256), "unroll": chains}}
+    """``pallas_flash`` keeps keys and values of a head in VMEM and walks them in a loop, a block of them a turn."""
+    return {"forward": forward_blocks(block, max(1, block // 512))}
 
 
 def block_rows(_model: Model) -> Rows:

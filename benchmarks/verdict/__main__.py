@@ -50,9 +50,9 @@ KERNELS = {
 LOSERS = {"naive": {"BQ": 64}}
 SWEEPS = {
     "naive": ("BQ=128,256,512,1024", "BKV=128,256,512,1024"),
-    "flash_forward": ("BLOCK_KV=512,1024,2048", "ROWS=256,512", "STRIP=128,256"),
+    "flash_forward": ("BLOCK_Q=1024,2048,4096", "BLOCK_KV=256,512", "UNROLL=1,2"),
 }
-ARGUMENTS = {"flash_forward": ("block_kv", "rows", "strip")}
+ARGUMENTS = {"flash_forward": ("block_q", "block_kv", "unroll")}
 """Of kernels whose blocks are arguments, those that become constants of the clone's file, for a sweep to change."""
 GROWING = Path(__file__).with_name("growing.py")
 GROWTH: dict[str, dict[str, int]] = {

@@ -244,6 +244,7 @@ def flash_backward(
 
     Args:
       q, do: [batch, heads, queries, dim], queries a multiple of ``blocks.chunk_q``; the padding of ``do`` is zeros.
+        ``do`` and v may have another dim than q and k.
       k, v: [batch, key heads, keys, dim], keys a multiple of ``blocks.chunk_kv``; key heads divide the heads. The
         padding is zeros: it gives dq nothing, and what dk and dv have there means nothing.
       lse: float32[batch, heads, queries], the logsumexp of the scores in base 2; NO_KEYS where none attends, and in
@@ -259,6 +260,7 @@ def flash_backward(
       A tuple of dq, dk and dv, or those asked for, of the operands' dtype.
     """
     batch, heads, q_len, dim = q.shape
+    dim_v = v.shape[3]
     kv_heads, kv_len = k.shape[1:3]
     group, chunk_q, chunk_kv = heads // kv_heads, blocks.chunk_q, blocks.chunk_kv
     q_chunks, kv_chunks = q_len // chunk_q, kv_len // chunk_kv
@@ -280,12 +282,18 @@ def flash_backward(
             i = jnp.minimum(i, jax.lax.div((o + 1) * chunk_q - 1 + pattern.right, chunk_kv))
         return jnp.minimum(i, kv_chunks - 1)
 
-    q_spec = pl.BlockSpec((None, None, group, chunk_q, dim), lambda b, h, o, i, *_: (b, h, 0, q_chunk(o, i), 0))
-    kv_spec = pl.BlockSpec((None, None, chunk_kv, dim), lambda b, h, o, i, *_: (b, h, kv_chunk(o, i), 0))
+    q_spec, do_spec = (
+        pl.BlockSpec((None, None, group, chunk_q, width), lambda b, h, o, i, *_: (b, h, 0, q_chunk(o, i), 0))
+        for width in (dim, dim_v)
+    )
+    k_spec, v_spec = (
+        pl.BlockSpec((None, None, chunk_kv, width), lambda b, h, o, i, *_: (b, h, kv_chunk(o, i), 0))
+        for width in (dim, dim_v)
+    )
     row_spec = pl.BlockSpec((None, None, group, chunk_q), lambda b, h, o, i, *_: (b, h, 0, q_chunk(o, i)))
     grouped = (batch, kv_heads, group, q_len)
-    operands = [q.reshape(*grouped, dim), do.reshape(*grouped, dim), k, v, lse.reshape(grouped), di.reshape(grouped)]
-    in_specs = [q_spec, q_spec, kv_spec, kv_spec, row_spec, row_spec]
+    operands = [q.reshape(*grouped, dim), do.reshape(*grouped, dim_v), k, v, lse.reshape(grouped), di.reshape(grouped)]
+    in_specs = [q_spec, do_spec, k_spec, v_spec, row_spec, row_spec]
     if ids is not None:
         operands += [
             jax.lax.broadcast_in_dim(ids[0], (batch, 8, q_len), (0, 2)),
@@ -307,8 +315,8 @@ def flash_backward(
         scratch.append(pltpu.VMEM((group, chunk_q, dim), jnp.float32))
     if gradients != "q":
         out_shape += [jax.ShapeDtypeStruct(x.shape, x.dtype, **mat) for x in (k, v)]
-        out_specs += [kv_spec, kv_spec]
-        scratch += [pltpu.VMEM((chunk_kv, dim), jnp.float32), pltpu.VMEM((chunk_kv, dim), jnp.float32)]
+        out_specs += [k_spec, v_spec]
+        scratch += [pltpu.VMEM((chunk_kv, width), jnp.float32) for width in (dim, dim_v)]
     if mask is not None:
         scratch += [pltpu.VMEM((blocks.block_kv, blocks.block_q), mask.dtype), pltpu.SemaphoreType.DMA]
 

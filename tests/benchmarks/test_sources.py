@@ -21,5 +21,5 @@ def test_arguments_become_constants_that_a_sweep_can_change():
 def test_the_benchmarks_kernel_has_such_arguments():
     source = (ROOT / "pallas_flash" / "kernels" / "flash_forward.py").read_text()
     new = named(source, ARGUMENTS["flash_forward"])
-    assert "block_kv=BLOCK_KV, rows=ROWS, strip=STRIP" in new
-    assert "\nROWS = 512\n" in new
+    assert "block_q=BLOCK_Q, block_kv=BLOCK_KV, unroll=UNROLL" in new
+    assert "\nBLOCK_KV = 512\n" in new

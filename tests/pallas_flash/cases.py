@@ -14,7 +14,7 @@ import numpy as np
 from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 
 SMALL = Config(
-    forward=ForwardBlocks(block_q=128, chunk_kv=256, block_kv=128, rows=128, strip=128, unroll=1),
+    forward=ForwardBlocks(block_q=128, chunk_kv=256, block_kv=128, rows=128, unroll=1),
     backward=BackwardBlocks(chunk_q=1024, chunk_kv=128, block_q=128, block_kv=128, rows=128, strip=128),
     table_tile=128,
     without_tpu="interpret",
@@ -35,6 +35,8 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "window": (None, 50, (40, None), (None, 30)),
     "documents": (False, True),
     "softcap": (None, 4.0),
+    "sinks": (False, True),
+    "dim_v": (None, 128),
     "mask": (None, "array", "rule"),
     "scale": (None, 0.3),
     "residuals": (False, True),
@@ -72,9 +74,10 @@ class Case:
         self.row = row
         rng = np.random.default_rng(seed)
         (heads, kv_heads), (q_len, kv_len), dim = row["heads"], row["lengths"], row["dim"]
-        query, key = (1, heads, q_len, dim), (1, kv_heads, kv_len, dim)
-        shapes = (query, key, key, query)
+        dim_v = row["dim_v"] or dim
+        shapes = ((1, heads, q_len, dim), *((1, kv_heads, kv_len, n) for n in (dim, dim_v)), (1, heads, q_len, dim_v))
         self.operands = [jnp.asarray(rng.standard_normal(shape), row["dtype"]) for shape in shapes]
+        self.sinks = jnp.asarray(2 * rng.standard_normal(heads), jnp.float32) if row["sinks"] else None
         self.documents = None
         if row["documents"]:
             ids = [np.sort(rng.integers(0, 4, (1, length)), axis=1) for length in (q_len, kv_len)]
@@ -105,7 +108,7 @@ class Case:
             "scale": row["scale"],
         }
 
-    def plain(self, q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def plain(self, q: jax.Array, k: jax.Array, v: jax.Array, sinks: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         """Output and logsumexp by jax.numpy in the operands' precision, for autodiff."""
         group = q.shape[1] // k.shape[1]
         wide = jnp.float64 if q.dtype == jnp.float64 else jnp.float32
@@ -115,21 +118,25 @@ class Case:
             scores = self.row["softcap"] * jnp.tanh(scores / self.row["softcap"])
         some = self.allowed.any(axis=-1, keepdims=True)
         scores = jnp.where(self.allowed | ~some, scores, -jnp.inf)
-        weights = jnp.where(some, jax.nn.softmax(scores, axis=-1), 0).astype(v.dtype)
+        lse = jax.nn.logsumexp(scores, axis=-1, keepdims=True)
+        none = -jnp.inf
+        if sinks is not None:
+            none = sinks[:, None, None]
+            lse = jnp.logaddexp(lse, none)
+        weights = jnp.where(some, jnp.exp(scores - lse), 0).astype(v.dtype)
         out = jnp.einsum("bhqk,bhkd->bhqd", weights, v, preferred_element_type=wide).astype(q.dtype)
-        lse = jnp.where(some[..., 0], jax.nn.logsumexp(scores, axis=-1), -jnp.inf)
-        return out, lse
+        return out, jnp.where(some, lse, none)[..., 0]
 
     def exact(self) -> list[np.ndarray]:
-        """Output, logsumexp and the gradients of q, k and v in float64, by autodiff of :meth:`plain`."""
+        """Output, logsumexp and the gradients of q, k, v and the sinks in float64, by autodiff of :meth:`plain`."""
 
-        def all_of(q, k, v, do):
-            (out, lse), pull = jax.vjp(self.plain, q, k, v)
+        def all_of(q, k, v, do, sinks):
+            (out, lse), pull = jax.vjp(self.plain, q, k, v, sinks)
             return out, lse, *pull((do, jnp.zeros_like(lse)))
 
         with jax.enable_x64(True):
-            found = jax.jit(all_of)(*(jnp.asarray(np.asarray(x, np.float64)) for x in self.operands))
-            return [np.asarray(x) for x in found]
+            wide = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), (*self.operands, self.sinks))
+            return [np.asarray(x) for x in jax.jit(all_of)(*wide) if x is not None]
 
 
 def numbered() -> Iterator[tuple[str, dict[str, Any]]]:

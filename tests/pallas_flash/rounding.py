@@ -14,7 +14,7 @@ from tests.pallas_flash.cases import Case
 
 
 def allowance(case: Case, ulps: float) -> list[np.ndarray]:
-    """What output, logsumexp and the gradients of q, k and v may be off: float64, each of its output's shape.
+    """What output, logsumexp and the gradients of q, k, v and sinks may be off: float64, each of its output's shape.
 
     That is ``ulps`` times the eps of the operands' dtype, times the terms of each element to first order.
     """
@@ -23,7 +23,7 @@ def allowance(case: Case, ulps: float) -> list[np.ndarray]:
 
 
 def _terms(case: Case) -> list[np.ndarray]:
-    """The five sizes. Names ending in ``_size`` are what one eps in every step of computing a value may change."""
+    """The sizes. Names ending in ``_size`` are what one eps in every step of computing a value may change."""
     q, k, v, do = (np.asarray(x, np.float64) for x in case.operands)
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, group, axis=1) for x in (k, v))
@@ -47,6 +47,9 @@ def _terms(case: Case) -> list[np.ndarray]:
 
     some = case.allowed.any(axis=-1, keepdims=True)
     total = np.where(case.allowed | ~some, np.exp(scores), 0).sum(axis=-1, keepdims=True)
+    sink = np.zeros(0) if case.sinks is None else np.asarray(case.sinks, np.float64)[:, None, None]
+    if sink.size:
+        some, total = np.ones_like(some), total * some + np.exp(sink)
     lse = np.where(some, np.log(total), 0)
     p = np.where(case.allowed, np.exp(scores - lse), 0)
     row_size = size("bhqk,bhqk->bhq", p, score_size)[..., None]
@@ -57,7 +60,12 @@ def _terms(case: Case) -> list[np.ndarray]:
 
     # ds = p (dp - di): where the two are equal, what they were rounded by is left.
     gap = np.abs(np.einsum("bhqd,bhkd->bhqk", do, v) - np.sum(do * out, axis=-1, keepdims=True))
-    gap_size = size("bhqd,bhkd->bhqk", do, v) + size("bhqd,bhqd->bhq", out_size, do)[..., None]
+    di_size = size("bhqd,bhqd->bhq", out_size, do)
+    gap_size = size("bhqd,bhkd->bhqk", do, v) + di_size[..., None]
     ds_size = case.scale * (slope * (p_size * gap + p * gap_size) + bend * score_size * p * gap)
     dq_size = size("bhqk,bhkd->bhqd", ds_size, k)
-    return [out_size, lse_size[..., 0], dq_size, of_key_heads(ds_size, q), of_key_heads(p_size, do)]
+    found = [out_size, lse_size[..., 0], dq_size, of_key_heads(ds_size, q), of_key_heads(p_size, do)]
+    if sink.size:
+        at_sink, di = np.exp(sink - lse)[..., 0], np.sum(do * out, axis=-1)
+        found.append(size("bhq,bhq->h", at_sink * lse_size[..., 0], di) + size("bhq,bhq->h", at_sink, di_size))
+    return found

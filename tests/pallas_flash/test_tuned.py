@@ -65,8 +65,8 @@ def test_every_entry_of_the_table_holds_blocks_best_first(chip):
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_lookup_answers_for_both_passes(chip):
     shape = Shape(
-        batch=1, heads=1, kv_heads=1, q_len=16384, kv_len=16384, dim=128, itemsize=2, left=None, right=0, tables=False,
-        target=Target(chip=chip),
+        batch=1, heads=1, kv_heads=1, q_len=16384, kv_len=16384, dim=128, dim_v=128, itemsize=2,
+        left=None, right=0, tables=False, target=Target(chip=chip),
     )  # fmt: skip
     found = tuned.lookup(shape)
     assert isinstance(found.forward, ForwardBlocks)
@@ -76,8 +76,8 @@ def test_the_lookup_answers_for_both_passes(chip):
 def shape_on(chip):
     vmem = CHIPS[chip].vmem_bytes
     return Shape(
-        batch=1, heads=8, kv_heads=1, q_len=32768, kv_len=32768, dim=128, itemsize=2, left=None, right=0, tables=False,
-        target=Target(chip=chip, vmem_bytes=vmem),
+        batch=1, heads=8, kv_heads=1, q_len=32768, kv_len=32768, dim=128, dim_v=128, itemsize=2,
+        left=None, right=0, tables=False, target=Target(chip=chip, vmem_bytes=vmem),
     )  # fmt: skip
 
 

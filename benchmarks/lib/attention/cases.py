@@ -19,7 +19,7 @@ Settings = Mapping[str, Sequence[Config]]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Self-attention of one length."""
+    """Self-attention of one length, of the heads that one chip has."""
 
     batch: int
     heads: int
@@ -33,6 +33,10 @@ class Shape:
     """Documents of equal length that the sequence is packed of."""
     prefix: int = 0
     """First keys that all queries attend, beside the causal ones: a mask that is no band."""
+    dim_v: int = 0
+    """Of values and output; 0 where it is ``dim``."""
+    softcap: float = 0
+    sinks: bool = False
 
     @property
     def pairs(self) -> int:
@@ -46,7 +50,8 @@ class Shape:
 
     def flops(self, *, grad: bool) -> int:
         """Useful FLOPs: two products forward, five backward (scores again, and four gradients)."""
-        return (7 if grad else 2) * 2 * self.pairs * self.dim
+        of_dim, of_dim_v = (4, 3) if grad else (1, 1)
+        return 2 * self.pairs * (of_dim * self.dim + of_dim_v * (self.dim_v or self.dim))
 
     def program(self, impl: str, config: dict[str, Any], *, grad: bool = False, chip: str = V5E.name) -> dict[str, Any]:
         """The recipe of ``impl`` at this shape: see :mod:`benchmarks.lib.attention.programs`."""
@@ -63,6 +68,23 @@ SHAPES = {
     "32k": Shape(batch=1, heads=2, kv_heads=2, seq=32768, dim=128, causal=True),
 }
 
+TRAINING = {
+    "llama-3 8b": Shape(batch=1, heads=4, kv_heads=1, seq=8192, dim=128, causal=True),
+    "llama-3 70b": Shape(batch=1, heads=8, kv_heads=1, seq=8192, dim=128, causal=True),
+    "qwen3 8b": Shape(batch=2, heads=4, kv_heads=1, seq=4096, dim=128, causal=True),
+    "qwen3 235b": Shape(batch=1, heads=8, kv_heads=1, seq=4096, dim=128, causal=True),
+    "gemma-2 9b": Shape(batch=1, heads=2, kv_heads=1, seq=8192, dim=256, causal=True, softcap=50.0),
+    "gemma-2 9b window": Shape(batch=1, heads=2, kv_heads=1, seq=8192, dim=256, causal=True, softcap=50.0, window=4096),
+    "gemma-3 12b": Shape(batch=1, heads=2, kv_heads=1, seq=8192, dim=256, causal=True),
+    "gemma-3 12b window": Shape(batch=1, heads=2, kv_heads=1, seq=8192, dim=256, causal=True, window=1024),
+    "gemma-3 27b window": Shape(batch=1, heads=4, kv_heads=2, seq=8192, dim=128, causal=True, window=1024),
+    "deepseek-v3": Shape(batch=1, heads=4, kv_heads=4, seq=4096, dim=192, dim_v=128, causal=True),
+    "gpt-oss 20b": Shape(batch=1, heads=8, kv_heads=1, seq=4096, dim=64, causal=True, sinks=True),
+    "gpt-oss 20b window": Shape(batch=1, heads=8, kv_heads=1, seq=4096, dim=64, causal=True, sinks=True, window=128),
+}
+"""Layers of published models at lengths that they are trained with: the heads of a few chips' tensor parallelism.
+Gemma 3 caps nothing, so that the layers with a cap are its predecessor's."""
+
 PATTERNS = {
     "window": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, window=1024),
     "documents": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, documents=8),
@@ -75,9 +97,14 @@ MORE_VMEM = {"compiler": {"xla_tpu_scoped_vmem_limit_kib": "65536"}}
 """Peers set no limit of their own; the compiler's default of 16 MiB holds no blocks of 2048. Users may raise it."""
 
 
-def blocks(q: int, kv: int, rows: int, **more: int) -> dict[str, int]:
-    """Of our kernels: a block of queries and of keys, the rows and columns of a chain of operations."""
-    return {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256, **more}
+def forward_blocks(q: int, unroll: int, **more: int) -> dict[str, int]:
+    """Of our forward pass: a block of queries, and how many blocks of 512 keys are in a turn."""
+    return {"block_q": q, "block_kv": 512, "rows": 128, "unroll": unroll, **more}
+
+
+def blocks(q: int, kv: int, rows: int) -> dict[str, int]:
+    """Of our backward pass: a block of queries and of keys, the rows and columns of a chain of operations."""
+    return {"block_q": q, "block_kv": kv, "rows": rows, "strip": 256}
 
 
 def backward_blocks(dim: int) -> tuple[dict[str, int], ...]:
@@ -90,8 +117,8 @@ def chain(dim: int) -> int:
     return 256 if dim > 128 else 512
 
 
-def _forward(*sizes: tuple[int, int, int, int]) -> tuple[Config, ...]:
-    return tuple({"forward": blocks(q, kv, rows, unroll=unroll)} for q, kv, rows, unroll in sizes)
+def _forward(*sizes: tuple[int, int]) -> tuple[Config, ...]:
+    return tuple({"forward": forward_blocks(q, unroll)} for q, unroll in sizes)
 
 
 def _flash(*sizes: tuple[int, int, int]) -> tuple[Config, ...]:
@@ -124,7 +151,7 @@ _SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _spl
 _SPLASH_BACKWARD = _gradients((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024))
 
 # Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
-WIDE_OURS = _forward((2048, 2048, 512, 4), (2048, 2048, 1024, 2), (1024, 1024, 512, 2), (2048, 1024, 1024, 2))
+OURS_FORWARD = _forward((2048, 4), (4096, 4), (2048, 2), (1024, 2))
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
 _WIDE_BACKWARD = _gradients((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512))
 TOKAMAX_BEST = {
@@ -149,6 +176,8 @@ TOKAMAX_BEST = {
 }
 """What its published autotuning has at each shape's head dimension and length, or at the next longer one; at the
 longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
+_NARROW = 1024
+"""Keys of a window up to which blocks of 2048 hold mostly pairs that do not attend."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
@@ -156,6 +185,8 @@ def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence
     """The settings of an implementation that are tried at the shape ``name``; with ``grad`` of no pattern."""
     if name in PATTERNS:
         settings = _pattern(PATTERNS[name])
+    elif name in TRAINING:
+        settings = _training(TRAINING[name], grad=grad)
     elif chip != V5E.name:
         settings = _wide_gradients(chip, name) if grad else _wide(chip, name)
     else:
@@ -165,10 +196,9 @@ def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence
 
 def _pattern(shape: Shape) -> Settings:
     if shape.window:
-        ours = _forward((1024, 512, 512, 2), (512, 512, 512, 2), (1024, 1024, 512, 2), (512, 256, 256, 2))
+        ours = _forward((1024, 2), (2048, 2), (1024, 1), (512, 1))
     else:
-        tiles = ((512, 512), (1024, 512), (1024, 1024), (256, 256))
-        ours = tuple({"forward": {"rows": rows, "strip": 256, "unroll": 2}, "table_tile": tile} for tile, rows in tiles)
+        ours = tuple({"forward": {}, "table_tile": tile} for tile in (512, 1024, 2048, 256))
     return {
         "ours": ours,
         "flash": FLASH if shape.documents > 1 else (),  # it has no windows and no masks
@@ -177,16 +207,29 @@ def _pattern(shape: Shape) -> Settings:
     }
 
 
+def _training(shape: Shape, *, grad: bool) -> Settings:
+    """Four settings of each, with the backward pass three of its blocks; jax's flash attention has no such extras."""
+    special = shape.window or shape.softcap or shape.sinks or shape.dim_v
+    splash = _PATTERN_BLOCKS if 0 < shape.window <= _NARROW else WIDE_SPLASH
+    ours = _forward((1024, 2), (2048, 2), (1024, 1), (512, 1)) if 0 < shape.window <= _NARROW else OURS_FORWARD
+    tokamax = (*_scheduled(splash[:2]), *splash[:2])
+    if grad:
+        ours = tuple({**ours[0], "backward": one} for one in backward_blocks(shape.dim))
+        splash = tuple({**splash[0], **one} for one in _WIDE_BACKWARD)
+        tokamax = tuple(_scheduled(splash))
+    return {"ours": ours, "flash": () if special else FLASH[: 3 if grad else 4], "splash": splash, "tokamax": tokamax}
+
+
 def _wide(chip: str, name: str) -> Settings:
     """On a chip with wide matrix units."""
     tokamax = (TOKAMAX_BEST[chip][name], *_scheduled(WIDE_SPLASH[:3]))
-    return {"ours": WIDE_OURS, "flash": FLASH, "splash": WIDE_SPLASH, "tokamax": tokamax}
+    return {"ours": OURS_FORWARD, "flash": FLASH, "splash": WIDE_SPLASH, "tokamax": tokamax}
 
 
 def _wide_gradients(chip: str, name: str) -> Settings:
     """There, with the backward pass, whose blocks are what is swept; those of the forward pass are the same in all."""
     return {
-        "ours": [{**WIDE_OURS[1], "backward": one} for one in backward_blocks(SHAPES[name].dim)],
+        "ours": [{**OURS_FORWARD[1], "backward": one} for one in backward_blocks(SHAPES[name].dim)],
         "flash": FLASH[:3],
         "splash": [{**WIDE_SPLASH[0], **one} for one in _WIDE_BACKWARD],
         "tokamax": [{**TOKAMAX_BEST[chip][name], **one} for one in _WIDE_BACKWARD],
@@ -199,12 +242,9 @@ def _splash_blocks(name: str) -> tuple[Config, ...]:
 
 
 def _narrow(name: str) -> Settings:
-    headline, splash, rows = name == "headline", _splash_blocks(name), chain(SHAPES[name].dim)
-    ours = [(2048, 2048, rows, 4)]
-    if headline:
-        ours += [(2048, 2048, rows, 2), (2048, 1024, 2 * rows, 2), (4096, 2048, rows, 8)]
+    headline, splash = name == "headline", _splash_blocks(name)
     return {
-        "ours": [*_forward(*ours), *([{"forward": blocks(2048, 2048, rows, unroll=4, chunk_kv=2048)}] * headline)],
+        "ours": OURS_FORWARD if headline else OURS_FORWARD[:2],
         "flash": FLASH[: 3 if headline else 1],
         "splash": splash,
         "tokamax": [*splash, *_scheduled(splash[: 3 if headline else 1])],
@@ -215,7 +255,7 @@ def _narrow_gradients(name: str) -> Settings:
     headline, first, rows = name == "headline", _splash_blocks(name)[0], chain(SHAPES[name].dim)
     swept = [{**first, **one} for one in _SPLASH_BACKWARD]
     return {
-        "ours": [{"forward": blocks(2048, 2048, rows, unroll=4), "backward": blocks(1024, 1024, rows)}],
+        "ours": [{**OURS_FORWARD[0], "backward": blocks(1024, 1024, rows)}],
         "flash": FLASH[:1],
         "splash": [*swept, {**swept[0], "fused": False}] if headline else swept[:2],
         "tokamax": [*swept[: 3 if headline else 1], {**swept[0], "dq_reduction_steps": 3}],

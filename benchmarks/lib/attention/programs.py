@@ -24,8 +24,12 @@ Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 def avals_of(recipe: Recipe) -> list[jax.ShapeDtypeStruct]:
     """q, k, v as [batch, heads, seq, dim], and the output's cotangent for a recipe with gradients."""
     s = recipe["shape"]
-    heads = ("heads", "kv_heads", "kv_heads", "heads")[: 4 if recipe["grad"] else 3]
-    return [jax.ShapeDtypeStruct((s["batch"], s[name], s["seq"], s["dim"]), jnp.bfloat16) for name in heads]
+    dim_v = s.get("dim_v") or s["dim"]
+    of_each = (("heads", s["dim"]), ("kv_heads", s["dim"]), ("kv_heads", dim_v), ("heads", dim_v))
+    return [
+        jax.ShapeDtypeStruct((s["batch"], s[heads], s["seq"], dim), jnp.bfloat16)
+        for heads, dim in of_each[: 4 if recipe["grad"] else 3]
+    ]
 
 
 def build(recipe: Recipe) -> tuple[Callable[..., Any], list[jax.ShapeDtypeStruct]]:
@@ -58,6 +62,11 @@ def document_ids(shape: Recipe) -> jax.Array | None:
     return jnp.broadcast_to(jnp.asarray(ids), (shape["batch"], shape["seq"])) if count > 1 else None
 
 
+def sinks_of(shape: Recipe) -> jax.Array | None:
+    """float32[heads], a constant of the program; None where there are none."""
+    return jnp.linspace(-1, 1, shape["heads"], dtype=jnp.float32) if shape.get("sinks") else None
+
+
 def ours(shape: Recipe, config: Recipe) -> Attention:
     """The operator of this project."""
     from pallas_flash import BackwardBlocks, Config, ForwardBlocks, attention
@@ -72,9 +81,11 @@ def ours(shape: Recipe, config: Recipe) -> Attention:
         pattern["window"] = (shape["window"] - 1, 0)
     if shape.get("prefix"):
         pattern = {"mask": functools.partial(attends, shape)}
+    if shape.get("softcap"):
+        pattern["softcap"] = shape["softcap"]
 
     def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return attention(q, k, v, **pattern, segment_ids=document_ids(shape), config=blocks)
+        return attention(q, k, v, **pattern, segment_ids=document_ids(shape), sinks=sinks_of(shape), config=blocks)
 
     return attend
 
@@ -118,10 +129,11 @@ def _splash_blocks(shape: Recipe, config: Recipe) -> Recipe:
 
 def _splash(kernel: Any, shape: Recipe, segment_ids: Any) -> Attention:
     def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        scaled, ids = (q * shape["dim"] ** -0.5).astype(q.dtype), document_ids(shape)
+        scaled, ids, sinks = (q * shape["dim"] ** -0.5).astype(q.dtype), document_ids(shape), sinks_of(shape)
+        attend_one = kernel if sinks is None else functools.partial(kernel, sinks=sinks)
         if ids is None:
-            return jax.vmap(kernel)(scaled, k, v)
-        return jax.vmap(kernel)(scaled, k, v, segment_ids(q=ids, kv=ids))
+            return jax.vmap(attend_one)(scaled, k, v)
+        return jax.vmap(attend_one)(scaled, k, v, segment_ids(q=ids, kv=ids))
 
     return attend
 
@@ -147,6 +159,7 @@ def splash(shape: Recipe, config: Recipe) -> Attention:
         head_shards=1,
         q_seq_shards=1,
         block_sizes=library.BlockSizes(**_splash_blocks(shape, config)),
+        attn_logits_soft_cap=shape.get("softcap") or None,
     )
     return _splash(made, shape, library.SegmentIds)
 
@@ -160,6 +173,7 @@ def tokamax(shape: Recipe, config: Recipe) -> Attention:
     settings = library.SplashConfig(
         **_splash_blocks(shape, config),
         use_base2_exp=True,
+        attn_logits_soft_cap=shape.get("softcap") or None,
         use_experimental_scheduler=config.get("scheduler", False),
         dq_reduction_steps=config.get("dq_reduction_steps"),
         **{name: library.QKVLayout(layout) for name, layout in layouts.items()},
@@ -176,12 +190,18 @@ def xla(shape: Recipe, _config: Recipe) -> Attention:
         batch, heads, seq, dim = q.shape
         grouped = q.reshape(batch, heads // group, group, seq, dim)
         scores = jnp.einsum("bhgqd,bhkd->bhgqk", grouped, k, preferred_element_type=jnp.float32) * dim**-0.5
+        if cap := shape.get("softcap"):
+            scores = cap * jnp.tanh(scores / cap)
         if shape["causal"]:
             rows, columns = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in (3, 4))
             scores = jnp.where(attends(shape, rows, columns), scores, -jnp.inf)
-        weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+        sinks = sinks_of(shape)
+        if sinks is not None:
+            beside = jnp.broadcast_to(sinks.reshape(-1, group, 1, 1), (*scores.shape[:-1], 1))
+            scores = jnp.concatenate([scores, beside], axis=-1)
+        weights = jax.nn.softmax(scores, axis=-1)[..., : k.shape[2]].astype(v.dtype)
         out = jnp.einsum("bhgqk,bhkd->bhgqd", weights, v, preferred_element_type=jnp.float32)
-        return out.reshape(q.shape).astype(q.dtype)
+        return out.reshape(*q.shape[:3], v.shape[3]).astype(q.dtype)
 
     return attend
 
