@@ -9,6 +9,7 @@ first copy is hidden. Who knows better passes ``config``.
 """
 
 from pallas_flash.config import Config
+from pallas_flash.dot_product import dot_product_attention
 from pallas_flash.kernels.flash_backward import BackwardBlocks
 from pallas_flash.kernels.flash_forward import ForwardBlocks
 from pallas_flash.kernels.paged_decode import PagedBlocks
@@ -21,6 +22,7 @@ __all__ = [
     "ForwardBlocks",
     "PagedBlocks",
     "attention",
+    "dot_product_attention",
     "latent_attention",
     "paged_attention",
 ]
