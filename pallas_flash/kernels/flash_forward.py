@@ -549,7 +549,7 @@ HEADS, SEQ, HEAD_DIM = 2, 4096, 128
 SCALE = 0.125 / LOG2E
 """Near 1 / sqrt(HEAD_DIM), and such that the scaled queries are exact. Others are rounded to the queries' dtype, which
 costs the logsumexp of very large scores up to 2^-9 of their size in bfloat16."""
-BLOCKS = ForwardBlocks(chunk_kv=4096, block_q=1024, block_kv=512, unroll=2)
+BLOCKS = ForwardBlocks(chunk_kv=4096, block_q=2048, block_kv=512, unroll=4)
 
 
 def kernel_fn(q, k, v):
