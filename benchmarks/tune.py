@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.lib.attention.cases import OURS_FORWARD, Shape, attention_programs, backward_blocks, forward_blocks
+from benchmarks.lib.attention.cases import Shape, attention_programs, backward_blocks, forward_blocks, ours_forward
 from benchmarks.lib.cache import ProgramCache
 from benchmarks.lib.command import command, say
 from benchmarks.lib.sources import ROOT
@@ -30,11 +30,11 @@ RUNNERS_UP = 3
 PLAIN = forward_blocks(512, 1)
 
 
-def candidates(direction: str, *, seq: int, dim: int) -> Sequence[dict[str, int]]:
+def candidates(direction: str, *, chip: str, seq: int, dim: int) -> Sequence[dict[str, int]]:
     """The blocks that are tried: those no longer than the sequence."""
     if direction == "backward":
         return backward_blocks(dim)
-    return [config["forward"] for config in OURS_FORWARD if config["forward"]["block_q"] <= seq]
+    return [config["forward"] for config in ours_forward(chip) if config["forward"]["block_q"] <= seq]
 
 
 def recipe_of(direction: str, tried: dict[str, int], *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def recipe_of(direction: str, tried: dict[str, int], *, chip: str, seq: int, dim
 
 def entry_of(programs: ProgramCache, direction: str, *, chip: str, seq: int, dim: int, causal: bool) -> dict[str, Any]:
     """One sweep, best first."""
-    tried = candidates(direction, seq=seq, dim=dim)
+    tried = candidates(direction, chip=chip, seq=seq, dim=dim)
     recipes = [recipe_of(direction, one, chip=chip, seq=seq, dim=dim, causal=causal) for one in tried]
     name = f"{chip} {direction} {seq} x {dim}{' causal' if causal else ''}"
     records = programs.made(recipes, lambda line: say(f"{name}: {line}"))

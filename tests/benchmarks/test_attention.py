@@ -3,12 +3,13 @@
 import json
 from dataclasses import asdict
 
+import jax
 import numpy as np
 import pytest
 
 from benchmarks.attention import SWEPT, best, recipes_of
-from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, Shape, attention_programs
-from benchmarks.lib.attention.programs import attends
+from benchmarks.lib.attention.cases import PATTERNS, PEERS, SHAPES, TRAINING, Shape, attention_programs
+from benchmarks.lib.attention.programs import attends, build
 from benchmarks.lib.attention.worker import repeated
 from tests.hlo_texts import hlo_of
 
@@ -42,6 +43,29 @@ def test_patterns_are_tried_in_as_many_ways_by_those_that_have_them(name):
     assert [impl for impl, count in tried.items() if not count] == ([] if name == "documents" else ["flash"])
 
 
+@pytest.mark.parametrize("chip", SWEPT)
+@pytest.mark.parametrize("grad", [False, True])
+def test_layers_of_models_are_tried_in_as_many_ways_by_those_that_have_them(chip, grad):
+    for name, shape in TRAINING.items():
+        tried = {impl: recipes_of(impl, name, grad=grad, chip=chip) for impl in IMPLS}
+        plain = not (shape.window or shape.softcap or shape.sinks or shape.dim_v)
+        assert {impl: len(recipes) for impl, recipes in tried.items() if recipes} == dict.fromkeys(
+            IMPLS if plain else ("ours", "splash", "tokamax"), 3 if grad else 4
+        )
+        keys = [json.dumps(recipe, sort_keys=True) for recipes in tried.values() for recipe in recipes]
+        assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "gpt-oss 20b window", "gemma-2 9b"])
+@pytest.mark.parametrize("impl", ["ours", "splash", "xla"])
+def test_programs_of_layers_with_extras_have_the_shapes_of_the_layer(impl, name):
+    shape = TRAINING[name]
+    function, avals = build(recipes_of(impl, name, grad=True)[0])
+    out, *gradients = jax.eval_shape(function, *avals)
+    assert out.shape == (shape.batch, shape.heads, shape.seq, shape.dim_v or shape.dim)
+    assert [x.shape for x in gradients] == [x.shape for x in avals[:3]]
+
+
 @pytest.mark.parametrize(
     "shape",
     [
@@ -59,6 +83,7 @@ def test_pairs_are_counted_as_they_attend(shape):
 
 def test_useful_work_is_that_of_the_pairs_that_attend():
     assert SHAPES["headline"].flops(grad=False) == 4 * 128 * (16384 * 16385 // 2)
+    assert TRAINING["deepseek-v3"].flops(grad=False) == 2 * (192 + 128) * 4 * (4096 * 4097 // 2)
     assert SHAPES["not causal"].flops(grad=True) == 14 * 128 * 8 * 4096**2
 
 

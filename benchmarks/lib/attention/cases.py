@@ -117,8 +117,8 @@ def chain(dim: int) -> int:
     return 256 if dim > 128 else 512
 
 
-def _forward(*sizes: tuple[int, int]) -> tuple[Config, ...]:
-    return tuple({"forward": forward_blocks(q, unroll)} for q, unroll in sizes)
+def _forward(*sizes: tuple[int, int], **more: int) -> tuple[Config, ...]:
+    return tuple({"forward": forward_blocks(q, unroll, **more)} for q, unroll in sizes)
 
 
 def _flash(*sizes: tuple[int, int, int]) -> tuple[Config, ...]:
@@ -150,8 +150,13 @@ _SPLASH_SHORT = {4096: _splash((1024, 1024, 256), (1024, 2048, 256)), 2048: _spl
 """Where blocks of 2048 would hold much of the diagonal."""
 _SPLASH_BACKWARD = _gradients((1024, 2048, 1024), (1024, 1024, 512), (2048, 2048, 1024))
 
+OURS = _forward((2048, 4), (4096, 4), (2048, 2), (1024, 2))
+OURS_BAND = tuple({"forward": forward_blocks(q, 1, block_kv=kv)} for q in (1024, 512) for kv in (512, 256))
+"""Where a window is narrower than a block of queries: all its keys are in straight code."""
+
 # Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
-OURS_FORWARD = _forward((2048, 4), (4096, 4), (2048, 2), (1024, 2))
+OURS_WIDE = (*_forward((2048, 4), (2048, 2), (1024, 2), ahead=7), OURS[0])
+"""There a task takes half the time, and waits as long for its maximum."""
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
 _WIDE_BACKWARD = _gradients((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512))
 TOKAMAX_BEST = {
@@ -186,7 +191,7 @@ def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence
     if name in PATTERNS:
         settings = _pattern(PATTERNS[name])
     elif name in TRAINING:
-        settings = _training(TRAINING[name], grad=grad)
+        settings = _training(TRAINING[name], chip, grad=grad)
     elif chip != V5E.name:
         settings = _wide_gradients(chip, name) if grad else _wide(chip, name)
     else:
@@ -195,23 +200,25 @@ def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence
 
 
 def _pattern(shape: Shape) -> Settings:
-    if shape.window:
-        ours = _forward((1024, 2), (2048, 2), (1024, 1), (512, 1))
-    else:
-        ours = tuple({"forward": {}, "table_tile": tile} for tile in (512, 1024, 2048, 256))
+    tabled = tuple({"forward": {}, "table_tile": tile} for tile in (512, 1024, 2048, 256))
     return {
-        "ours": ours,
+        "ours": OURS_BAND if shape.window else tabled,
         "flash": FLASH if shape.documents > 1 else (),  # it has no windows and no masks
         "splash": _PATTERN_BLOCKS,
         "tokamax": (*_PATTERN_BLOCKS[:3], *_scheduled(_PATTERN_BLOCKS[:1])),
     }
 
 
-def _training(shape: Shape, *, grad: bool) -> Settings:
+def ours_forward(chip: str) -> tuple[Config, ...]:
+    """What is tried of our forward pass on a chip."""
+    return OURS if chip == V5E.name else OURS_WIDE
+
+
+def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
     """Four settings of each, with the backward pass three of its blocks; jax's flash attention has no such extras."""
     special = shape.window or shape.softcap or shape.sinks or shape.dim_v
     splash = _PATTERN_BLOCKS if 0 < shape.window <= _NARROW else WIDE_SPLASH
-    ours = _forward((1024, 2), (2048, 2), (1024, 1), (512, 1)) if 0 < shape.window <= _NARROW else OURS_FORWARD
+    ours = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
     tokamax = (*_scheduled(splash[:2]), *splash[:2])
     if grad:
         ours = tuple({**ours[0], "backward": one} for one in backward_blocks(shape.dim))
@@ -223,13 +230,13 @@ def _training(shape: Shape, *, grad: bool) -> Settings:
 def _wide(chip: str, name: str) -> Settings:
     """On a chip with wide matrix units."""
     tokamax = (TOKAMAX_BEST[chip][name], *_scheduled(WIDE_SPLASH[:3]))
-    return {"ours": OURS_FORWARD, "flash": FLASH, "splash": WIDE_SPLASH, "tokamax": tokamax}
+    return {"ours": OURS_WIDE, "flash": FLASH, "splash": WIDE_SPLASH, "tokamax": tokamax}
 
 
 def _wide_gradients(chip: str, name: str) -> Settings:
     """There, with the backward pass, whose blocks are what is swept; those of the forward pass are the same in all."""
     return {
-        "ours": [{**OURS_FORWARD[1], "backward": one} for one in backward_blocks(SHAPES[name].dim)],
+        "ours": [{**OURS_WIDE[0], "backward": one} for one in backward_blocks(SHAPES[name].dim)],
         "flash": FLASH[:3],
         "splash": [{**WIDE_SPLASH[0], **one} for one in _WIDE_BACKWARD],
         "tokamax": [{**TOKAMAX_BEST[chip][name], **one} for one in _WIDE_BACKWARD],
@@ -244,7 +251,7 @@ def _splash_blocks(name: str) -> tuple[Config, ...]:
 def _narrow(name: str) -> Settings:
     headline, splash = name == "headline", _splash_blocks(name)
     return {
-        "ours": OURS_FORWARD if headline else OURS_FORWARD[:2],
+        "ours": OURS if headline else OURS[:2],
         "flash": FLASH[: 3 if headline else 1],
         "splash": splash,
         "tokamax": [*splash, *_scheduled(splash[: 3 if headline else 1])],
@@ -255,14 +262,14 @@ def _narrow_gradients(name: str) -> Settings:
     headline, first, rows = name == "headline", _splash_blocks(name)[0], chain(SHAPES[name].dim)
     swept = [{**first, **one} for one in _SPLASH_BACKWARD]
     return {
-        "ours": [{**OURS_FORWARD[0], "backward": blocks(1024, 1024, rows)}],
+        "ours": [{**OURS[0], "backward": blocks(1024, 1024, rows)}],
         "flash": FLASH[:1],
         "splash": [*swept, {**swept[0], "fused": False}] if headline else swept[:2],
         "tokamax": [*swept[: 3 if headline else 1], {**swept[0], "dq_reduction_steps": 3}],
     }
 
 
-OURS = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
+SOURCES = tuple(f"pallas_flash/{name}.py" for name in ("operator", "config", "tables", "target", "kernels/*"))
 """What decides a program whose blocks are given."""
 
 
@@ -272,7 +279,7 @@ def attention_programs(folder: Path = cache.ROOT / "attention") -> ProgramCache:
     common = cache.digest(*(f"ratchet/tpu/{room}/*.py" for room in ("dump", "machine", "account", "chips")))
     common += compiler_version()
     versions = {
-        "ours": common + cache.digest(*OURS),
+        "ours": common + cache.digest(*SOURCES),
         "kernel.py": common + cache.digest("kernel.py"),
         "tokamax": common + cache.version_of("tokamax"),
     }
