@@ -150,7 +150,9 @@ def _attention(
             p_ref[rows, c : c + 128] = part.astype(v_ref.dtype)
             total = total + part
         if last:
-            inverse_ref[rows, :] = jnp.broadcast_to(1.0 / jnp.sum(total, axis=1, keepdims=True), (SUB, 128))
+            total = jnp.sum(total, axis=1, keepdims=True)
+            guess = pl.reciprocal(total, approx=True)
+            inverse_ref[rows, :] = jnp.broadcast_to(guess * (2.0 - total * guess), (SUB, 128))
         else:
             l_ref[rows, :] = total
 
@@ -163,11 +165,6 @@ def _attention(
             o_ref[own(task), :] = (part * inverse_ref[rows, :]).astype(o_ref.dtype)
         else:
             acc_ref[rows, :] = part
-
-    def divide(task):
-        """Rows of the output, from what the task's block left in acc."""
-        rows = rows_of(task)
-        o_ref[own(task), :] = (acc_ref[rows, :] * inverse_ref[rows, :]).astype(o_ref.dtype)
 
     def diagonal(block, first=0, rows=BQ):
         """Tasks of a diagonal block, or of a piece of its rows, chunk after chunk; those at the edge between others.
@@ -188,12 +185,11 @@ def _attention(
         """Tasks of `blocks` whole blocks of keys from `first`."""
         return [(block, first * CHUNKS + c, None, r) for c in range(blocks * CHUNKS) for r in range(TILES)]
 
-    def run(work, after, ending=(), here=None, leaving=None, previous=None):
+    def run(work, after, ending=(), here=None, leaving=None):
         """The products with v of `work`, and what the first tasks of `after` need to go on.
 
         `ending` has the places in `work` that are the last of their rows; `here` what is awaited before the product
-        with q of a place in work and after; `leaving`, of the last block of queries alone, what starts after so many
-        products with v; acc holds rows of the block `previous` until the first product with v of a tile.
+        with q of a place in work and after; `leaving` what starts after so many products with v.
         """
         ahead = work + after
         for t in range(len(work)):
@@ -203,9 +199,7 @@ def _attention(
                 score(ahead[t + FIRST])
             if t + SECOND < len(work) + min(SECOND, len(after)):
                 soften(ahead[t + SECOND], t + SECOND in ending)
-            if previous is not None and work[t][2] == 0:
-                divide((previous, *work[t][1:]))
-            gather(work[t], leaving is not None and t in ending)
+            gather(work[t], t in ending)
             if leaving and t + 1 in leaving:
                 leaving[t + 1]()
 
@@ -239,7 +233,7 @@ def _attention(
 
     @pl.loop(1, BLOCKS)
     def _block(i):
-        run(diagonal(i), before(i, 0, 1)[:FIRST], previous=i - 1)
+        run(diagonal(i), before(i, 0, 1)[:FIRST])
 
         @pl.loop(0, (i - 1) // 2)
         def _turn(t):
