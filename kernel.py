@@ -31,7 +31,7 @@ BKV = 512  # rows of k and v in a chunk
 SUB = 128  # rows that go through a stage together: a tile
 FIRST = 3  # tiles by which the product with q is ahead of the product with v
 SECOND = 3  # tiles by which the softmax is ahead of it
-PIECES = ((0, 512), (512, 512), (1024, 1024))  # of the first block: row and rows that arrive together
+PIECES = ((0, 1024), (1024, 1024))  # of the first block: row and rows that arrive together
 LEAVE = 256  # rows of the last block that leave together
 SCALE = HEAD_DIM**-0.5 * 1.4426950408889634  # scores are kept in units of log 2
 BLOCKS, TILES, CHUNKS = SEQ // BQ, BQ // SUB, BQ // BKV
@@ -214,7 +214,7 @@ def _attention(
         start(fetch_block(block))
 
     zero = [task for piece in range(len(PIECES)) for task in diagonal(0, *PIECES[piece])]
-    here = {len(zero): fetch_block(1)}
+    here = {len(zero) - TILES: fetch_block(1)}  # early: nothing crosses a wait, and here tasks have products to spare
     for piece, (first, _) in enumerate(PIECES[1:], 1):
         place = min(n for n, task in enumerate(zero) if task[3] * SUB >= first)
         here[place] = fetch_early(piece)
