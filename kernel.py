@@ -32,7 +32,7 @@ SUB = 128  # rows that go through a stage together: a tile
 FIRST = 3  # tiles by which the product with q is ahead of the product with v
 SECOND = 3  # tiles by which the softmax is ahead of it
 PIECES = ((0, 1024), (1024, 1024))  # of the first block: row and rows that arrive together
-LEAVE = 256  # rows of the last block that leave together
+LEAVE = 128  # rows of the last block that leave together
 SCALE = HEAD_DIM**-0.5 * 1.4426950408889634  # scores are kept in units of log 2
 BLOCKS, TILES, CHUNKS = SEQ // BQ, BQ // SUB, BQ // BKV
 
