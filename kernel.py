@@ -13,7 +13,7 @@ in which they shall be issued, for the compiler keeps the order of products. Whe
 matrix units drain; each stretch therefore begins with tasks of the next one.
 """
 
-import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,8 @@ BKV = 512  # rows of k and v in a chunk
 SUB = 128  # rows that go through a stage together: a tile
 FIRST = 3  # tiles by which the product with q is ahead of the product with v
 SECOND = 3  # tiles by which the softmax is ahead of it
-PIECES = ((0, 512), (512, 512), (1024, 1024))  # of the first block: row and rows that arrive together
-LEAVE = 1024  # rows of the last block that leave together
+PIECES = ((0, 1024), (1024, 1024))  # of the first block: row and rows that arrive together
+LEAVE = 128  # rows of the last block that leave together
 SCALE = HEAD_DIM**-0.5 * 1.4426950408889634  # scores are kept in units of log 2
 BLOCKS, TILES, CHUNKS = SEQ // BQ, BQ // SUB, BQ // BKV
 
@@ -61,7 +61,7 @@ def _attention(
     a_ref,
     m_ref,
     l_ref,
-    sum_ref,
+    inverse_ref,
     acc_ref,
 ):
     """All blocks of queries. A task is (block, chunk, d, tile); d is the chunk's place on the diagonal, or None."""
@@ -113,12 +113,14 @@ def _attention(
         """Whether the task is the last of its rows in the diagonal block: its last SUB keys are masked."""
         return task[2] is not None and (task[3] + 1) * SUB <= (task[2] + 1) * BKV
 
-    def scale(block, r):
-        own = q_ref[pl.ds(aligned(block * BQ + r * SUB, SUB), SUB), :]
-        qs_ref[r * SUB : (r + 1) * SUB, :] = (own.astype(jnp.float32) * SCALE).astype(qs_ref.dtype)
+    def own(task):
+        """The task's rows in q and o."""
+        return pl.ds(aligned(task[0] * BQ + task[3] * SUB, SUB), SUB)
 
     def score(task):
         w, rows = width(task), rows_of(task)
+        if task[2] == 0:
+            qs_ref[rows, :] = (q_ref[own(task), :].astype(jnp.float32) * SCALE).astype(qs_ref.dtype)
         scores = _products(qs_ref[rows, :], k_ref[keys(task), :])
         if at_edge(task):
             row = jax.lax.broadcasted_iota(jnp.int32, (SUB, SUB), 0)
@@ -147,7 +149,12 @@ def _attention(
             part = jnp.exp2(scores[:, c : c + 128] - m_new)
             p_ref[rows, c : c + 128] = part.astype(v_ref.dtype)
             total = total + part
-        (sum_ref if last else l_ref)[rows, :] = total
+        if last:
+            total = jnp.sum(total, axis=1, keepdims=True)
+            guess = pl.reciprocal(total, approx=True)
+            inverse_ref[rows, :] = jnp.broadcast_to(guess * (2.0 - total * guess), (SUB, 128))
+        else:
+            l_ref[rows, :] = total
 
     def gather(task, last):
         w, rows = width(task), rows_of(task)
@@ -155,45 +162,44 @@ def _attention(
         if task[2] != 0:
             part = a_ref[rows, :] * acc_ref[rows, :] + part
         if last:
-            own = pl.ds(aligned(task[0] * BQ + rows.start, SUB), SUB)
-            o_ref[own, :] = (part / jnp.sum(sum_ref[rows, :], axis=1, keepdims=True)).astype(o_ref.dtype)
+            o_ref[own(task), :] = (part * inverse_ref[rows, :]).astype(o_ref.dtype)
         else:
             acc_ref[rows, :] = part
 
-    def divide(block, r):
-        """Rows of the output, from what `block` left in acc."""
-        rows = slice(r * SUB, (r + 1) * SUB)
-        out = acc_ref[rows, :] / jnp.sum(sum_ref[rows, :], axis=1, keepdims=True)
-        o_ref[pl.ds(aligned(block * BQ + r * SUB, SUB), SUB), :] = out.astype(o_ref.dtype)
-
     def diagonal(block, first=0, rows=BQ):
-        """Tasks of a diagonal block, or of a piece of its rows, chunk after chunk."""
-        tiles = range(first // SUB, (first + rows) // SUB)
-        tasks = [(block, block * CHUNKS + d, d, r) for d in range(CHUNKS) for r in tiles]
-        return [task for task in tasks if width(task) > 0]
+        """Tasks of a diagonal block, or of a piece of its rows, chunk after chunk; those at the edge between others.
+
+        A chunk begins with FIRST whole tasks if it has as many: what stands before them has products to hide behind.
+        """
+        tasks = []
+        for d in range(CHUNKS):
+            mine = [(block, block * CHUNKS + d, d, r) for r in range(first // SUB, (first + rows) // SUB)]
+            edge = [task for task in mine if width(task) > 0 and at_edge(task)]
+            whole = [task for task in mine if width(task) > 0 and not at_edge(task)]
+            tasks += whole[:FIRST]
+            for pair in itertools.zip_longest(edge, whole[FIRST:]):
+                tasks += [task for task in pair if task]
+        return tasks
 
     def before(block, first, blocks):
         """Tasks of `blocks` whole blocks of keys from `first`."""
         return [(block, first * CHUNKS + c, None, r) for c in range(blocks * CHUNKS) for r in range(TILES)]
 
-    def run(work, after, ending=(), here=None, leaving=None, divided=None):
+    def run(work, after, ending=(), here=None, leaving=None):
         """The products with v of `work`, and what the first tasks of `after` need to go on.
 
-        `ending` has the places in `work` that are the last of their rows; `here` what else is done before the product
-        with q of a place in work and after; `leaving`, of the last block of queries alone, after so many products with
-        v; `divided` before the first product with v of a tile, which is where acc of the block before it ends.
+        `ending` has the places in `work` that are the last of their rows; `here` what is awaited before the product
+        with q of a place in work and after; `leaving` what starts after so many products with v.
         """
         ahead = work + after
         for t in range(len(work)):
             if t + FIRST < len(work) + min(FIRST, len(after)):
                 if here and t + FIRST in here:
-                    here[t + FIRST]()
+                    wait(here[t + FIRST])
                 score(ahead[t + FIRST])
             if t + SECOND < len(work) + min(SECOND, len(after)):
                 soften(ahead[t + SECOND], t + SECOND in ending)
-            if divided and work[t][2] == 0:
-                divided[work[t][3]]()
-            gather(work[t], leaving is not None and t in ending)
+            gather(work[t], t in ending)
             if leaving and t + 1 in leaving:
                 leaving[t + 1]()
 
@@ -207,23 +213,12 @@ def _attention(
     for block in range(1, BLOCKS):
         start(fetch_block(block))
 
-    def second():
-        wait(fetch_block(1))
-        for r in range(TILES):
-            scale(1, r)
-
-    def piece_of_first(piece):
-        first, rows = PIECES[piece]
-        wait(fetch_early(piece))
-        for r in range(first // SUB, (first + rows) // SUB):
-            scale(0, r)
-
     zero = [task for piece in range(len(PIECES)) for task in diagonal(0, *PIECES[piece])]
-    here = {len(zero): second}
+    here = {len(zero) - TILES: fetch_block(1)}  # early: nothing crosses a wait, and here tasks have products to spare
     for piece, (first, _) in enumerate(PIECES[1:], 1):
         place = min(n for n, task in enumerate(zero) if task[3] * SUB >= first)
-        here[place] = functools.partial(piece_of_first, piece)
-    piece_of_first(0)
+        here[place] = fetch_early(piece)
+    wait(fetch_early(0))
     for task in zero[:FIRST]:
         score(task)
     for place, task in enumerate(zero[:SECOND]):
@@ -231,19 +226,14 @@ def _attention(
     run(zero, diagonal(1)[:FIRST], ends(zero), here)
 
     def finish(block, blocks):
-        """Attend the last blocks of keys, and begin with the next block of queries.
-
-        A tile of its rows is scaled as soon as the last product with those of this block is under way.
-        """
+        """Attend the last blocks of keys, and begin with the next block of queries."""
         wait(fetch_block(block + 1))
         work = before(block, block - blocks, blocks)
-        here = {len(work) - TILES + r + 1: functools.partial(scale, block + 1, r) for r in range(TILES)}
-        run(work, diagonal(block + 1)[:FIRST], ends(work), here)
+        run(work, diagonal(block + 1)[:FIRST], ends(work))
 
     @pl.loop(1, BLOCKS)
     def _block(i):
-        divided = [functools.partial(divide, i - 1, r) for r in range(TILES)]
-        run(diagonal(i), before(i, 0, 1)[:FIRST], divided=divided)
+        run(diagonal(i), before(i, 0, 1)[:FIRST])
 
         @pl.loop(0, (i - 1) // 2)
         def _turn(t):
@@ -264,7 +254,7 @@ def _attention(
     split = len(work) - TILES
     pieces = BQ // LEAVE
     leaving = {split + (piece + 1) * (LEAVE // SUB): write_last(piece).start for piece in range(pieces - 1)}
-    run(work, [], ends(work), None, leaving)
+    run(work, [], ends(work), leaving=leaving)
     write_last(pieces - 1).start()
     for pair in range(BLOCKS // 2 - 1):
         write_two(pair).wait()
@@ -329,7 +319,7 @@ def get_tiling_meta():
             {"name": "qs", "size_bytes": BQ * row_bytes, "double_buffered": False},
             {"name": "s", "size_bytes": BQ * BKV * 4, "double_buffered": False},
             {"name": "p", "size_bytes": BQ * BKV * 2, "double_buffered": False},
-            *({"name": name, **statistics} for name in ("a", "m", "l", "sum")),
+            *({"name": name, **statistics} for name in ("a", "m", "l", "inverse")),
             {"name": "acc", "size_bytes": BQ * HEAD_DIM * 4, "double_buffered": False},
         ],
         "inputs": [{"name": name, "size_bytes": SEQ * row_bytes, "re_reads": 1} for name in ("q", "k", "v")],
