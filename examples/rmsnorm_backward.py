@@ -1,7 +1,7 @@
-"""Backward pass of RMS normalisation at Llama-3 8B's width: x, dy bfloat16[8192, 4096], gain float32[4096] -> dx, dgain.
+"""Backward pass of RMS normalisation at Llama-3 8B's width: bfloat16[8192, 4096] x and dy, a gain -> dx, dgain.
 
-Two arrays are read and one is written for a dozen operations an element, so HBM bandwidth bounds it. One kernel finds both
-results. Mutation to try next: none is known, HBM is busy to the end.
+Two arrays are read and one is written for a dozen operations an element, so HBM bandwidth bounds it. One kernel finds
+both results. Mutation to try next: none is known, HBM is busy to the end.
 """
 
 import jax
