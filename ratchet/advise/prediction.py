@@ -8,7 +8,7 @@ from enum import Enum
 
 from ratchet.advise.advice import Advice
 from ratchet.loop.decide import speaks_of_the_kernel
-from ratchet.search.same import program_of, why_same
+from ratchet.loop.same import program_of, why_same
 from ratchet.values import SCORED, Score, Verdict
 from ratchet.values.status import Status
 

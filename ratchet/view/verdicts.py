@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ratchet.kernelfile.knobs import in_words
+from ratchet.loop.same import SAME_PROGRAM, program_of, why_same
 from ratchet.process.boot import home
-from ratchet.search.same import SAME_PROGRAM, program_of, why_same
 from ratchet.tpu.chips.fitted import Checked, checked
 from ratchet.values import Band, Footprint, Score, SweepResult, Verdict
 from ratchet.values.omission import Unmodelled
