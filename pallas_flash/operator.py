@@ -18,7 +18,7 @@ from pallas_flash.kernels.flash_backward import LOG2E, NO_KEYS, BackwardBlocks, 
 from pallas_flash.kernels.flash_backward import Pattern as BackwardPattern
 from pallas_flash.kernels.flash_forward import ForwardBlocks, Pattern, flash_forward
 from pallas_flash.tables import Lazy, Mask, allowed, tiles_of, with_documents
-from pallas_flash.target import target
+from pallas_flash.target import by_platform, target
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
 DTYPES = ("bfloat16", "float32")
@@ -134,7 +134,7 @@ def _findings(q: Any, k: Any, v: Any, segment_ids: Any, softcap: float | None, s
     if not (q.ndim == k.ndim == v.ndim == 4):
         return [f"q, k, v have {q.ndim}, {k.ndim}, {v.ndim} dimensions, wanted [batch, heads, length, dim] each"]
     if k.shape[:3] != v.shape[:3]:
-        findings.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same but for dim")
+        findings.append(f"k is {list(k.shape)} and v is {list(v.shape)}, wanted the same batch, heads and length")
     if k.shape[0] != q.shape[0] or k.shape[3] != q.shape[3]:
         findings.append(f"q is {list(q.shape)} and k is {list(k.shape)}, wanted the same batch and dim")
     if q.shape[1] % k.shape[1]:
@@ -200,12 +200,9 @@ def _dense_allowed(plan: Plan, ids: Ids) -> jax.Array:
 
 
 def _by_platform(plan: Plan, kernel: Callable[..., Any], plain: Callable[..., Any], *operands: Any) -> Any:
-    """The kernel on a TPU, and elsewhere what the caller asked for; decided when the program is lowered."""
-    on_tpu = functools.partial(kernel, interpret=False)
-    if plan.without_tpu == "error":
-        return on_tpu(*operands)
-    elsewhere = functools.partial(kernel, interpret=True) if plan.without_tpu == "interpret" else plain
-    return jax.lax.platform_dependent(*operands, tpu=on_tpu, default=elsewhere)
+    """The kernel on a TPU, and elsewhere what the caller asked for."""
+    asked = {"error": None, "interpret": functools.partial(kernel, interpret=True), "fallback": plain}
+    return by_platform(functools.partial(kernel, interpret=False), asked[plan.without_tpu], *operands)
 
 
 def _forward(  # noqa: PLR0917 - the operands in the order in which they are saved

@@ -10,8 +10,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from pallas_flash import dense
 from pallas_flash.config import TABLE_ENTRIES
 from pallas_flash.kernels.paged_decode import PagedBlocks, paged_decode
+from pallas_flash.target import by_platform
 
 ROWS_OF = {"bfloat16": 16, "int8": 32, "float8_e4m3fn": 32, "float8_e5m2": 32}
 """Keys of a page are a multiple of so many, by the dtype of the cache: what a tile of VMEM holds."""
@@ -41,7 +43,7 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
         q: bfloat16[batch, heads, dim]; dim is a multiple of 128.
         k_pages, v_pages: [key heads, pages, page, dim] of bfloat16, int8 or float8; key heads divide the heads, and
             each serves as many consecutive heads.
-        lengths: int32[batch], how many keys a sequence has; one with 0 gives zeros.
+        lengths: int32[batch], how many keys a sequence has, at most what its pages hold; one with 0 gives zeros.
         page_indices: int32[batch, pages of a sequence]; entries behind a length are not read.
         scale: of the scores; 1 / sqrt(dim) by default.
         softcap: scores become ``softcap * tanh(score / softcap)`` before the softmax.
@@ -71,7 +73,7 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
     }  # fmt: skip
     kernel = functools.partial(paged_decode, **settings, blocks=blocks or PagedBlocks())
     plain = functools.partial(_plain, **settings)
-    return _by_platform(kernel, plain, without_tpu, q, k_pages, v_pages, lengths, page_indices)
+    return by_platform(kernel, _elsewhere(plain, without_tpu), q, k_pages, v_pages, lengths, page_indices)
 
 
 def latent_attention(  # noqa: PLR0913 - as above
@@ -117,15 +119,15 @@ def latent_attention(  # noqa: PLR0913 - as above
         values = pages[None, ..., :value_dim]
         return _plain(q, pages[None], values, lengths, table, scale=scale, softcap=None, window=None, v_scale=1.0)
 
-    return _by_platform(kernel, plain, without_tpu, q, pages, lengths, page_indices)
+    return by_platform(kernel, _elsewhere(plain, without_tpu), q, pages, lengths, page_indices)
 
 
-def _by_platform(kernel: Callable[..., Any], plain: Callable[..., Any], without_tpu: WithoutTpu, *operands: Any) -> Any:
+def _elsewhere(plain: Callable[..., Any], without_tpu: WithoutTpu) -> Callable[..., Any] | None:
     if without_tpu == "error":
-        return kernel(*operands)
+        return None
     if jax.default_backend() != "tpu":
         warnings.warn(f"no TPU here ({jax.default_backend()}): decoding runs in plain XLA", stacklevel=3)
-    return jax.lax.platform_dependent(*operands, tpu=kernel, default=plain)
+    return plain
 
 
 def _plain(  # noqa: PLR0913 - the kernel's operands
@@ -133,24 +135,15 @@ def _plain(  # noqa: PLR0913 - the kernel's operands
     *, scale: float, softcap: float | None, window: int | None, v_scale: float,
 ) -> jax.Array:  # fmt: skip
     """The same in plain XLA: sequences gathered from their pages."""
-    batch, heads, dim = q.shape
     keys, values = (
-        jnp.moveaxis(pool[:, table], 0, 1).reshape(batch, pool.shape[0], -1, pool.shape[-1]).astype(q.dtype)
+        jnp.moveaxis(pool[:, table], 0, 1).reshape(len(q), pool.shape[0], -1, pool.shape[-1]).astype(q.dtype)
         for pool in (k, v)
     )
-    grouped = q.reshape(batch, k.shape[0], -1, dim)
-    scores = jnp.einsum("bhgd,bhkd->bhgk", grouped, keys, preferred_element_type=jnp.float32) * scale
-    if softcap is not None:
-        scores = softcap * jnp.tanh(scores / softcap)
     place, length = jnp.arange(keys.shape[2]), lengths[:, None, None, None]
     attended = (place < length) & (place >= (0 if window is None else length - window))
-    top = jnp.max(scores, axis=-1, keepdims=True, where=attended, initial=-jnp.inf)
-    weights = jnp.where(attended, jnp.exp(scores - jnp.where(jnp.isneginf(top), 0.0, top)), 0.0)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    there = place[:, None] < length  # what lies behind may be anything
-    values = jnp.where(there, values, jnp.zeros_like(values))
-    out = jnp.einsum("bhgk,bhkd->bhgd", weights.astype(q.dtype), values, preferred_element_type=jnp.float32)
-    return (out * (v_scale / jnp.where(total > 0, total, 1.0))).reshape(batch, heads, -1).astype(q.dtype)
+    values = jnp.where(place[:, None] < length, values, jnp.zeros_like(values))  # what lies behind may be anything
+    out, _ = dense.forward(q[:, :, None], keys, values, None, attended, scale=scale, softcap=softcap)
+    return out[:, :, 0] * jnp.asarray(v_scale, q.dtype)
 
 
 def _named(array: Any) -> str:

@@ -1,9 +1,12 @@
-"""Which TPU a program is lowered for. Without one, and for a kind that is not known here, it is a v5e."""
+"""Which TPU a program is lowered for, and what runs without one. A kind that is not known here is taken for a v5e."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 from jax.experimental.pallas import tpu as pltpu
 
 HOME = "v5e"
@@ -28,3 +31,10 @@ def target() -> Target:
         return Target()
     version = str(getattr(info.chip_version, "value", info.chip_version))
     return Target(chip=_CHIPS[version], vmem_bytes=info.vmem_capacity_bytes) if version in _CHIPS else Target()
+
+
+def by_platform(on_tpu: Callable[..., Any], elsewhere: Callable[..., Any] | None, *operands: Any) -> Any:
+    """One program on a TPU and another elsewhere, decided when it is lowered; without another, the first everywhere."""
+    if elsewhere is None:
+        return on_tpu(*operands)
+    return jax.lax.platform_dependent(*operands, tpu=on_tpu, default=elsewhere)

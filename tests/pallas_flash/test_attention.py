@@ -176,7 +176,7 @@ def test_without_a_tpu_the_default_refuses():
     [
         ({"q": (1, 3, 160, 64)}, "3 heads on 2 key heads"),
         ({"q": (1, 2, 160, 80)}, "dim is 80"),
-        ({"v": (1, 2, 100, 64)}, "wanted the same but for dim"),
+        ({"v": (1, 2, 100, 64)}, "wanted the same batch, heads and length"),
         ({"v": (1, 2, 160, 80)}, "dim is 80"),
         ({"sinks": (3,)}, r"sinks are \[3\], wanted \[2\]"),
         ({"q": (2, 160, 64)}, "3, 4, 4 dimensions"),
