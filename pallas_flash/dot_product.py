@@ -64,7 +64,8 @@ def dot_product_attention(  # noqa: PLR0913 - the arguments of JAX's
         if given is not None
     ]
     if not query.ndim == key.ndim == value.ndim or query.ndim not in {3, 4}:
-        findings.append(f"query, key, value have {query.ndim}, {key.ndim}, {value.ndim} dimensions, wanted 4 each or 3")
+        given = f"{query.ndim}, {key.ndim}, {value.ndim} dimensions"
+        raise ValueError(f"dot_product_attention: query, key, value have {given}, wanted 4 each or 3")
     batch, (q_len, kv_len) = query.shape[0] if query.ndim == 4 else 1, (x.shape[-3] for x in (query, key))
     lengths = {"query_seq_lengths": query_seq_lengths, "key_value_seq_lengths": key_value_seq_lengths}
     findings += [

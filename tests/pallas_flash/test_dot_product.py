@@ -83,6 +83,12 @@ def test_what_is_not_supported_is_named(options, reported):
         dot_product_attention(*operands(), **options, config=SMALL)
 
 
+def test_operands_of_other_ranks_are_named():
+    q, k, v = operands()
+    with pytest.raises(ValueError, match="have 2, 4, 4 dimensions, wanted 4 each or 3"):
+        dot_product_attention(q[0, 0], k, v)
+
+
 def test_a_traced_mask_is_refused():
     with pytest.raises(TypeError, match="traced"):
         jax.jit(lambda mask: dot_product_attention(*operands(), mask=mask, config=SMALL))(np.ones((1, 1, T, S), bool))
