@@ -72,6 +72,8 @@ def course(start: str, source: str, folder: Path, *, turns: int, followed: int, 
         for turn, row in enumerate(space.rows())
     ]
     baseline, *others = space.rows()
+    if not baseline.median_ms:
+        raise RuntimeError(f"{start} is {baseline.status} as it is: {baseline.note}")
     kept = [float(row.median_ms) for row in others if row.decision == Decision.KEPT]
     first, util = float(baseline.median_ms), float(baseline.util_pct)
     best, floor = min([first, *kept]), first * util / 100

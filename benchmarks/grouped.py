@@ -12,7 +12,6 @@ import functools
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ import numpy as np
 
 from benchmarks.lib.command import command, say
 from benchmarks.lib.published.cases import Array, Case
-from benchmarks.lib.sources import ROOT
+from benchmarks.lib.sources import ROOT, names_of
 from benchmarks.lib.table import show
 from ratchet.tpu import library
 from ratchet.tpu.chips import V5E
@@ -30,13 +29,6 @@ TILES = tuple(itertools.product((256, 512), (1024, 2048), (512, 1024, 2048)))
 """Rows, contracted and other columns of a tile."""
 _SEED = 0
 Programs = Iterator[tuple[str, str, Callable[..., Any]]]
-
-
-def ours(path: Path) -> dict[str, Any]:
-    """What a kernel file of this repository defines."""
-    namespace: dict[str, Any] = {"__name__": path.stem}
-    exec(compile(path.read_bytes(), str(path), "exec"), namespace)
-    return namespace
 
 
 def programs(kernel: Callable[..., Any], arrays: tuple[jax.Array, ...]) -> Programs:
@@ -68,7 +60,7 @@ def _case(arrays: tuple[jax.Array, ...], tiling: tuple[int, int, int]) -> Case:
 def main() -> None:
     """Model every program on one draw of the problem."""
     options = command(__doc__).parse_args()
-    made = ours(ROOT / "examples" / "moe_matmul.py")
+    made = names_of((ROOT / "examples" / "moe_matmul.py").read_text())
     arrays = made["generate_inputs"](jax.random.key(_SEED))
     rows: list[dict[str, Any]] = []
     for name, tiling, function in programs(made["kernel_fn"], arrays):

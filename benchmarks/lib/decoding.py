@@ -44,6 +44,7 @@ class Shape:
 
     @property
     def cache_bytes(self) -> int:
+        """In bfloat16."""
         return self.batch * self.kv_heads * self.context * self.head_dim * 2 * 2
 
     @property
@@ -80,15 +81,21 @@ def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
     return modelled(of_source(source)[0], workers, {3: shape.lengths, 4: table_of(shape, chips)})
 
 
-def flash(shape: Shape, workers: Workers, dtype: Any = jnp.bfloat16) -> Timeline:
-    """``pallas_flash.paged_attention`` on one chip."""
-    from pallas_flash import paged_attention
-
+def paged_operands(shape: Shape, dtype: Any = jnp.bfloat16) -> tuple[list[Any], dict[int, np.ndarray]]:
+    """Queries, caches of a dtype, lengths and table of one chip, and the values of the last two."""
     table = table_of(shape, 1)[0]
     pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), dtype)
     queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
     avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
-    return modelled(of_function(paged_attention, avals), workers, {3: shape.lengths, 4: table})
+    return avals, {3: shape.lengths, 4: table}
+
+
+def flash(shape: Shape, workers: Workers, dtype: Any = jnp.bfloat16) -> Timeline:
+    """``pallas_flash.paged_attention`` on one chip."""
+    from pallas_flash import paged_attention
+
+    avals, steering = paged_operands(shape, dtype)
+    return modelled(of_function(paged_attention, avals), workers, steering)
 
 
 def contiguous(shape: Shape, workers: Workers) -> Timeline:
@@ -100,12 +107,9 @@ def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     """JAX's ``paged_attention``."""
     from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
 
-    table = table_of(shape, 1)[0]
-    pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), jnp.bfloat16)
-    queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
-    avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
+    avals, steering = paged_operands(shape)
     program = functools.partial(paged_attention, pages_per_compute_block=pages_at_once)
-    return modelled(of_function(program, avals), workers, {3: shape.lengths, 4: table})
+    return modelled(of_function(program, avals), workers, steering)
 
 
 def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
@@ -160,11 +164,11 @@ PEERS: dict[str, Callable[..., Timeline]] = {
 }
 
 
-def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> dict[str, Any]:
-    """One line of the table."""
+def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "", itemsize: int = 2) -> dict[str, Any]:
+    """One line of the table; bytes of an element of the cache are ``itemsize``."""
     us = 1e6 / timeline.clock_hz
     chips = timeline.chips or (timeline,)
-    floor = shape.cache_bytes / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
+    floor = shape.cache_bytes * itemsize / 2 / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
     kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
     return {
         "shape": shape.name,
