@@ -40,7 +40,6 @@ class _Sizes:
     kv_heads: int
     group: int
     page: int
-    pages: int
     at_once: int
     depth: int
     scale: float
@@ -222,7 +221,7 @@ def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v
     (batch, heads, dim), (kv_heads, _, page, _), pages = q.shape, k.shape, table.shape[1]
     caches = [k] if v is None else [k, v]
     sizes = _Sizes(
-        batch=batch, kv_heads=kv_heads, group=heads // kv_heads, page=page, pages=pages, depth=blocks.depth,
+        batch=batch, kv_heads=kv_heads, group=heads // kv_heads, page=page, depth=blocks.depth,
         at_once=min(pages, max(1, blocks.rows // kv_heads // page)), scale=scale, softcap=softcap, window=window,
         v_scale=v_scale, v_dim=v.shape[-1] if v is not None else v_dim, caches=len(caches),
     )  # fmt: skip
