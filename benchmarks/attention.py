@@ -1,13 +1,14 @@
 """Attention side by side: ours, jax's, tokamax's and plain XLA's.
 
-    python -m benchmarks.attention [--chip NAME] [--grad] [--training] [--only SHAPE ...] [--compiled] [--json FILE]
+    python -m benchmarks.attention [--chip NAME] [--grad] [--training] [--only SHAPE ...] [--settings N] [--compiled]
+                                   [--json FILE]
 
 Whole programs from public operands to output, compiled for TPU v5e, v6e or tpu7x by the same compiler and *modelled* by
 the same machine; each implementation with the best of its block sweep. Seven shapes, or with ``--training`` layers of
-models that people train, with as many settings of each. ``--grad`` compares the forward pass with the backward one. The
-shapes ``window``, ``documents`` and ``mask``, on v5e, are compared where ``--only`` names them. ``--compiled`` leaves
-out what is not compiled yet, and says how many of each sweep are. Compiled figures are kept in ``.ratchet/attention``.
-tokamax needs the extra ``peers``.
+models that people train, with as many settings of each; ``--settings`` tries the first N of each. ``--grad`` compares
+the forward pass with the backward one. The shapes ``window``, ``documents`` and ``mask``, on v5e, are compared where
+``--only`` names them. ``--compiled`` leaves out what is not compiled yet, and says how many of each sweep are. Compiled
+figures are kept in ``.ratchet/attention``. tokamax needs the extra ``peers``.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ ALL_SHAPES = {**SHAPES, **TRAINING, **PATTERNS}
 SWEPT = ("v5e", "v6e", "tpu7x")
 
 
-def recipes_of(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> list[Recipe]:
-    """What is tried of ``impl`` at a shape."""
-    configs = sweep(impl, name, grad=grad, chip=chip)
+def recipes_of(impl: str, name: str, *, grad: bool, chip: str = V5E.name, most: int | None = None) -> list[Recipe]:
+    """What is tried of ``impl`` at a shape: ``most`` settings, or all."""
+    configs = sweep(impl, name, grad=grad, chip=chip)[:most]
     return [ALL_SHAPES[name].program(impl, config, grad=grad, chip=chip) for config in configs]
 
 
@@ -55,14 +56,16 @@ def row_of(name: str, impl: str, figures: dict[str, Any], *, grad: bool) -> dict
     }
 
 
-def compared(programs: ProgramCache, name: str, *, grad: bool, chip: str, fill: bool) -> dict[str, dict[str, Any]]:
+def compared(
+    programs: ProgramCache, name: str, *, grad: bool, chip: str, fill: bool, most: int | None = None
+) -> dict[str, dict[str, Any]]:
     """The line of the table of each implementation that has the shape and compiled."""
     impls = ["ours", *(p for p in PEERS if p != "tokamax" or importlib.util.find_spec("tokamax"))]
     if name == "headline" and not grad and chip == V5E.name:
         impls = ["kernel.py", *impls]
     known = {}
     for impl in impls:
-        recipes = recipes_of(impl, name, grad=grad, chip=chip)
+        recipes = recipes_of(impl, name, grad=grad, chip=chip, most=most)
         if fill:
             programs.fill(recipes, lambda line: say(f"{name}: {line}"))
         else:
@@ -81,6 +84,7 @@ def main() -> None:
     parser.add_argument("--grad", action="store_true", help="forward with backward")
     parser.add_argument("--training", action="store_true", help="layers of models")
     parser.add_argument("--only", nargs="*", choices=ALL_SHAPES, metavar="SHAPE")
+    parser.add_argument("--settings", type=int, metavar="N", help="the first N settings of each")
     parser.add_argument("--compiled", action="store_true", help="leave out what is not compiled yet")
     options = parser.parse_args()
     names = options.only or list(TRAINING if options.training else SHAPES)
@@ -91,7 +95,9 @@ def main() -> None:
         parser.error(f"{patterns}: compared without --grad")
     rows, ratios = [], []
     for name in names:
-        own = compared(attention_programs(), name, grad=grad, chip=chip, fill=not options.compiled)
+        own = compared(
+            attention_programs(), name, grad=grad, chip=chip, fill=not options.compiled, most=options.settings
+        )
         rows += own.values()
         peers = [row["ms"] for impl, row in own.items() if impl in PEERS]
         if peers and "ours" in own:
