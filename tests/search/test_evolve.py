@@ -24,6 +24,7 @@ from tests.advise.sources import ATTENTION, edits, run
 from tests.extras import needs
 from tests.loop.stage import Stage
 from tests.search import fakes
+from tests.tiers import slow_but
 from tests.view.timelines import verdict
 
 NAME = "other.py"
@@ -143,7 +144,7 @@ def judge(request: Request, *, workers: object = None, progress: object = None) 
     return fakes.made(request, status, "as its text says", score=score)
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("interrupted", slow_but(1, [True, False]))
 @needs("optuna")
 def test_the_command_keeps_the_best_and_goes_on_where_it_was(
     fresh: Stage, capsys: pytest.CaptureFixture[str], interrupted: bool

@@ -10,6 +10,7 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import CHIPS
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
+from tests.tiers import slow, slow_but
 
 NAMED = {one.name: one for one in PROGRAMS}
 
@@ -26,9 +27,7 @@ def judged():
     return of
 
 
-@pytest.mark.parametrize(
-    "topology", ["v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1", pytest.param("v5e:2x4", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("topology", slow_but(1, ["v6e:2x2", "v5p:2x2x1", "tpu7x:2x2x1", "v5e:2x4"]))
 def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, topology):
     said = judged("pairs exchange", topology)
     assert said.status is Status.PASS, said.reason
@@ -41,9 +40,9 @@ def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, to
     ("name", "wrong", "status", "why"),
     [
         ("a shift by one", "no barrier before the first copy, nor the compiler's", Status.MEMORY_HAZARD, "chips_race"),
-        ("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
-        ("as many rows as the chip's number", "as many are waited for as were sent", Status.DEADLOCK, "kernel.py:"),
-        ("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
+        slow("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
+        slow("as many rows as the chip's number", "as many are waited for as were sent", Status.DEADLOCK, "kernel.py:"),
+        slow("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
     ],
 )
 def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name, wrong, status, why):
@@ -52,6 +51,7 @@ def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name
     assert why in said.reason
 
 
+@pytest.mark.slow
 def test_chips_that_send_only_after_their_own_wait_are_executed_one_after_the_other(judged):
     said = judged("sums over the chips before", "v6e:2x2")
     assert said.status is Status.PASS, said.reason
