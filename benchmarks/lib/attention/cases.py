@@ -215,7 +215,10 @@ def ours_forward(chip: str) -> tuple[Config, ...]:
 
 
 def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
-    """Four settings of each, with the backward pass three of its blocks; jax's flash attention has no such extras."""
+    """Four settings of each, with the backward pass three of its blocks.
+
+    jax's flash attention has no such extras, and plain XLA takes a hundred times as long.
+    """
     special = shape.window or shape.softcap or shape.sinks or shape.dim_v
     splash = _PATTERN_BLOCKS if 0 < shape.window <= _NARROW else WIDE_SPLASH
     ours = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
@@ -224,7 +227,8 @@ def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
         ours = tuple({**ours[0], "backward": one} for one in backward_blocks(shape.dim))
         splash = tuple({**splash[0], **one} for one in _WIDE_BACKWARD)
         tokamax = tuple(_scheduled(splash))
-    return {"ours": ours, "flash": () if special else FLASH[: 3 if grad else 4], "splash": splash, "tokamax": tokamax}
+    flash = () if special else FLASH[: 3 if grad else 4]
+    return {"ours": ours, "flash": flash, "splash": splash, "tokamax": tokamax, "xla": ()}
 
 
 def _wide(chip: str, name: str) -> Settings:
