@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 
-import jax.numpy as jnp
-
 from benchmarks.lib.command import command, say
-from benchmarks.lib.decoding import SHAPES, flash, peers_of, row
+from benchmarks.lib.decoding import SERVING, flash, peers_of, row
 from benchmarks.lib.table import show
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
@@ -20,17 +18,15 @@ from ratchet.tpu.chips import V5E
 
 def main() -> None:
     parser = command(__doc__)
-    names = [shape.name for shape in SHAPES]
+    names = [shape.name for shape in SERVING]
     parser.add_argument("--only", nargs="*", choices=names, default=names, metavar="SHAPE")
     options = parser.parse_args()
     rows, ratios = [], []
     with Workers(V5E, keep=False) as workers:
-        for shape in (one for one in SHAPES if one.name in options.only):
+        for shape in (one for one in SERVING if one.name in options.only):
             own = row(shape, "pallas_flash", flash(shape, workers))
             peers = list(peers_of(shape, workers))
             rows += [own, *peers]
-            if shape.page >= 32:
-                rows.append(row(shape, "pallas_flash, int8", flash(shape, workers, jnp.int8), itemsize=1))
             if peers:
                 ratios.append(min(peer["us"] for peer in peers) / own["us"])
                 say(f"{shape.name}: {ratios[-1]:.2f} times as fast as JAX's best kernel")

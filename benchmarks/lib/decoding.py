@@ -4,7 +4,7 @@
 on the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the
 program (``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for
 the others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences
-are full; pages are permuted.
+are full but where a shape is ragged; pages are permuted.
 """
 
 from __future__ import annotations
@@ -41,16 +41,26 @@ class Shape:
     page: int = 64
     head_dim: int = 128
     quick: bool = False
+    ragged: bool = False
+    """Lengths from a 64th of the context to all of it, as many from n to 2 n as from 2 n to 4 n."""
+    window: int = 0
+    """Only the last so many keys attend; 0 for all."""
+    dtype: str = "bfloat16"
+    """Of the cache."""
 
     @property
     def cache_bytes(self) -> int:
-        """In bfloat16."""
-        return self.batch * self.kv_heads * self.context * self.head_dim * 2 * 2
+        """Of the keys that attend, and their values."""
+        keys = np.minimum(self.lengths, self.window or self.context).sum()
+        return int(keys) * self.kv_heads * self.head_dim * jnp.dtype(self.dtype).itemsize * 2
 
     @property
     def lengths(self) -> np.ndarray:
-        """All sequences are full."""
-        return np.full(self.batch, self.context, np.int32)
+        """Keys of every sequence: int32[batch]."""
+        if not self.ragged:
+            return np.full(self.batch, self.context, np.int32)
+        share = np.random.default_rng(1).uniform(np.log2(1 / 64), 0, self.batch)
+        return (self.context * 2**share).astype(np.int32)
 
 
 SHAPES = (
@@ -63,6 +73,18 @@ SHAPES = (
     Shape(name="batch 32", batch=32, q_heads=32, kv_heads=8, context=4096),
     Shape(name="pages of 16", q_heads=32, kv_heads=8, page=16),
 )
+
+
+HALF = {"q_heads": 32, "kv_heads": 8, "batch": 8, "context": 8192}
+SERVING = (
+    *SHAPES,
+    Shape(name="ragged", q_heads=32, kv_heads=8, batch=32, context=8192, ragged=True),
+    Shape(name="window 1024", q_heads=32, kv_heads=16, batch=8, context=16384, window=1024),
+    Shape(name="window 4096, ragged", q_heads=32, kv_heads=8, batch=32, context=16384, window=4096, ragged=True),
+    Shape(name="int8", dtype="int8", **HALF),
+    Shape(name="float8", dtype="float8_e4m3fn", **HALF),
+)
+"""On one chip: what is served besides, Gemma 3's heads and window among them."""
 
 
 def table_of(shape: Shape, chips: int) -> np.ndarray:
@@ -81,21 +103,27 @@ def ours(shape: Shape, chips: int, workers: Workers) -> Timeline:
     return modelled(of_source(source)[0], workers, {3: shape.lengths, 4: table_of(shape, chips)})
 
 
-def paged_operands(shape: Shape, dtype: Any = jnp.bfloat16) -> tuple[list[Any], dict[int, np.ndarray]]:
-    """Queries, caches of a dtype, lengths and table of one chip, and the values of the last two."""
+def paged_operands(shape: Shape) -> tuple[list[Any], dict[int, np.ndarray]]:
+    """Queries, caches, lengths and table of one chip, and the values of the last two."""
     table = table_of(shape, 1)[0]
-    pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), dtype)
+    pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), jnp.dtype(shape.dtype))
     queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
     avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
     return avals, {3: shape.lengths, 4: table}
 
 
-def flash(shape: Shape, workers: Workers, dtype: Any = jnp.bfloat16) -> Timeline:
+def flash(shape: Shape, workers: Workers) -> Timeline:
     """``pallas_flash.paged_attention`` on one chip."""
     from pallas_flash import paged_attention
 
-    avals, steering = paged_operands(shape, dtype)
-    return modelled(of_function(paged_attention, avals), workers, steering)
+    avals, steering = paged_operands(shape)
+    program = functools.partial(paged_attention, window=shape.window or None, **scales_of(shape))
+    return modelled(of_function(program, avals), workers, steering)
+
+
+def scales_of(shape: Shape) -> dict[str, float]:
+    """What the elements of a narrow cache are multiplied with, as options of an operator."""
+    return {} if shape.dtype == "bfloat16" else {"k_scale": 1 / 64, "v_scale": 1 / 64}
 
 
 def contiguous(shape: Shape, workers: Workers) -> Timeline:
@@ -104,7 +132,7 @@ def contiguous(shape: Shape, workers: Workers) -> Timeline:
 
 
 def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
-    """JAX's ``paged_attention``."""
+    """JAX's ``paged_attention``, which has no windows and one scale for all of a narrow cache neither."""
     from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
 
     avals, steering = paged_operands(shape)
@@ -125,12 +153,14 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
     pool = (steering[3].size, shape.page, 2 * shape.kv_heads, shape.head_dim)
     avals = [
         struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
-        struct(pool, jnp.bfloat16),
+        struct(pool, jnp.dtype(shape.dtype)),
         *(struct(array.shape, jnp.int32) for array in steering.values()),
     ]
     program = functools.partial(
         ragged_paged_attention,
         sm_scale=shape.head_dim**-0.5,
+        sliding_window=shape.window or None,
+        **scales_of(shape),
         num_kv_pages_per_block=pages_at_once,
         num_queries_per_block=8,
         vmem_limit_bytes=100 << 20,
@@ -158,17 +188,19 @@ def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], worke
     return timeline, f"{size} of {tried} keys" + "".join(f"; {n}: {refusal.status.name}" for n, refusal in failed)
 
 
-PEERS: dict[str, Callable[..., Timeline]] = {
-    "jax paged_attention": paged_peer,
-    "jax ragged_paged_attention": ragged_peer,
-}
+def offered(shape: Shape) -> dict[str, Callable[..., Timeline]]:
+    """The peers that have what a shape asks for."""
+    peers: dict[str, Callable[..., Timeline]] = {"jax ragged_paged_attention": ragged_peer}
+    if not shape.window and shape.dtype == "bfloat16":
+        peers["jax paged_attention"] = paged_peer
+    return peers
 
 
-def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "", itemsize: int = 2) -> dict[str, Any]:
-    """One line of the table; bytes of an element of the cache are ``itemsize``."""
+def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> dict[str, Any]:
+    """One line of the table."""
     us = 1e6 / timeline.clock_hz
     chips = timeline.chips or (timeline,)
-    floor = shape.cache_bytes * itemsize / 2 / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
+    floor = shape.cache_bytes / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
     kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
     return {
         "shape": shape.name,
@@ -198,7 +230,7 @@ def rows_of(shape: Shape, workers: Workers, *, peers: bool = True) -> list[dict[
 
 def peers_of(shape: Shape, workers: Workers) -> Iterator[dict[str, Any]]:
     """JAX's kernels on one chip, each at the best of its block sizes."""
-    for name, peer in PEERS.items():
+    for name, peer in offered(shape).items():
         try:
             yield row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers))
         except Refusal as refusal:

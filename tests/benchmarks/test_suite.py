@@ -96,8 +96,17 @@ def test_plots_are_the_same_for_the_same_rows(tmp_path):
 # --- decoding ---
 
 
+def test_bytes_of_a_cache_are_those_that_attend():
+    shape = decoding.Shape(name="x", batch=16, kv_heads=2, context=8192, ragged=True)
+    assert shape.lengths.min() >= 128
+    assert shape.lengths.max() <= 8192
+    assert shape.cache_bytes == shape.lengths.sum() * 2 * 128 * 2 * 2
+    narrow = dataclasses.replace(shape, window=64, dtype="int8")
+    assert narrow.cache_bytes == 16 * 64 * 2 * 128 * 2
+
+
 @pytest.mark.parametrize("chips", [1, 4])
-@pytest.mark.parametrize("shape", decoding.SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", decoding.SERVING, ids=lambda shape: shape.name)
 def test_every_page_of_a_chip_is_used_once(shape, chips):
     table = decoding.table_of(shape, chips)
     assert table.shape == (chips, shape.batch, shape.context // chips // shape.page)
