@@ -194,10 +194,13 @@ def _triangle(kernel: Kernel, loop: ast.FunctionDef) -> Iterator[Rewrite]:
     last = found.work.args.args[-1]
     after = file.line_start(last.lineno) + last.col_offset + len(last.arg)
     row = found.strips.row
+    end = f"{row} + {texts['strip']}"
+    if (file.number(found.strip) or 0) % LANES:
+        end = f"({end} + {LANES - 1}) // {LANES} * {LANES}"
     head = (
         f"{inner}{width} = {texts['side']}\n"
         f"{inner}if {flag}:\n"
-        f"{inner}    {width} = min({texts['side']}, {row} + {texts['strip']} - {block} * {texts['side']})\n"
+        f"{inner}    {width} = min({texts['side']}, {end} - {block} * {texts['side']})\n"
     )
     start = f"{block} * {texts['side']} // {texts['strip']} * {texts['strip']} if {flag} else 0"
     at = file.line_start(first_line(found.strips.body[0]))
@@ -236,7 +239,7 @@ def _divided(kernel: Kernel, loop: ast.FunctionDef) -> _Divided | None:
     height, tile, across = (file.number(one) or 0 for one in (rows, strip, side))
     if not (height and tile and across):
         return None
-    whole = height % across == tile % LANES == across % LANES == 0
+    whole = height % across == across % LANES == 0
     reaches = whole and _reaches(kernel, start, end, outer, rows, side)
     if not reaches:
         return None
