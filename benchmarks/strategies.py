@@ -16,10 +16,10 @@ from pathlib import Path
 
 from benchmarks.lib.command import command, say
 from benchmarks.lib.table import show
-from benchmarks.lib.turns import KERNEL, NAIVE, Row, asked, experiment, starts
+from benchmarks.lib.turns import KERNEL, Row, asked, experiment, starts
 from tests.workspaces import Workspace
 
-KERNELS = (NAIVE.name, "layernorm_backward.py", "int8_matmul.py")
+KERNELS = ("naive_attention.py", "layernorm_backward.py", "int8_matmul.py")
 _TRIALS = 1000
 """More than fit into the time."""
 
