@@ -102,6 +102,8 @@ def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> Forwar
     elif span is not None:
         # A narrow band is wasted on wide blocks: what is outside it is computed, too.
         most = min(most, max(256, round_up(span, 256)))
+        if shape.right == 0:
+            most = _dividing(span, shape.q_len, most)
         widest = min(widest, max(256, round_up(span // 2, 256)))
     block_q = tile or even(shape.q_len, most)
     turn = tile or (divisor(block_q, widest) if shape.square else even(shape.kv_len, widest))
@@ -118,6 +120,13 @@ def fit_forward(blocks: ForwardBlocks, shape: Shape, tile: int | None) -> Forwar
         unroll=turn // block_kv,
         vmem_limit_bytes=min(blocks.vmem_limit_bytes, int(FORWARD_LIMIT * shape.target.vmem_bytes)),
     )
+
+
+def _dividing(span: int, q_len: int, most: int) -> int:
+    """A block of queries of which a causal window is several, so that its first keys are known while tracing."""
+    sizes = [most >> halved for halved in range(3)]
+    whole = (size for size in sizes if size >= BAND // 2 and span % size <= 1 and even(q_len, size) == size)
+    return next(whole, most)
 
 
 def one_pass(shape: Shape, q_len: int) -> bool:

@@ -139,13 +139,16 @@ def tile_range(start, stop, pattern, first_tile, tiles, width):
 def ends_alike(pattern, blocks, kv_len):
     """Whether all query blocks attend whole turns of keys and then the same last ones, of ``kv_len`` padded keys.
 
-    Those are the diagonal of causal attention whose blocks match, without padded keys before a query's own; all keys of
-    a causal window that is no wider than the block of queries; or the last turn of attention without bounds.
+    Those are the diagonal of causal attention whose blocks match, without padded keys before a query's own, and of a
+    window of several blocks the first keys, too; all keys of a causal window that is no wider than the block of
+    queries; or the last turn of attention without bounds.
     """
     if pattern.right == 0 and pattern.kv_len >= pattern.q_len:
-        if pattern.left is not None:
-            return kv_len == blocks.chunk_kv and pattern.left <= blocks.block_q
-        return blocks.chunk_kv % blocks.block_q == 0 and blocks.block_q % blocks.turn == 0
+        matching = blocks.chunk_kv % blocks.block_q == 0 and blocks.block_q % blocks.turn == 0
+        if pattern.left is None:
+            return matching
+        blockwise = matching and (pattern.left + 1) % blocks.block_q <= 1
+        return kv_len == blocks.chunk_kv and (pattern.left <= blocks.block_q or blockwise)
     return (pattern.left, pattern.right) == (None, None) and kv_len - pattern.kv_len < blocks.turn
 
 
@@ -330,23 +333,45 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
                 ]
         return tasks
 
-    def attend(closing, count=0):
-        """``count`` turns of keys that all rows attend, then the tasks of ``closing``."""
-        ahead = min(blocks.ahead, _gap(closing) - 1, len(tiles) - 1)
+    def window_start(reach):
+        """Tasks of a block's first keys in a causal window, from ``reach`` before it to where all rows attend.
 
-        def opening(start, first=False):
+        A row's first task begins with its first key; the rows with the most keys have the last tasks.
+        """
+        end = blocks.block_q - reach
+        starts = {row: (row - pattern.left) // LANES * LANES for row in reversed(tiles)}
+        return [
+            Task(
+                row=row,
+                key=q_start - k_start + start + at,
+                width=min(blocks.block_kv, end - start - at),
+                first=at == 0,
+                ahead=row - start - at,
+            )
+            for at in range(0, blocks.block_q + LANES, blocks.block_kv)
+            for row, start in starts.items()
+            if start + at < end
+        ]
+
+    def attend(closing, count=0, start=0, opened=()):
+        """``opened``, ``count`` turns of keys from ``start`` that all rows attend, then the tasks of ``closing``."""
+        ahead = min(blocks.ahead, *(_gap(tasks) - 1 for tasks in (opened, closing) if tasks), len(tiles) - 1)
+
+        def opening(at, first=False):
             """First tasks of what begins at a key: a turn, or the last keys, whose bounds they heed."""
-            return [placed(task) for task in turn_of(start, first)[:ahead]]
+            return [placed(task) for task in turn_of(at, first)[:ahead]]
 
         if isinstance(count, int) and count == 0:
             begin(closing[:ahead])
         else:
-            begin(opening(0, c == 0))
+            begin(opened[:ahead] or opening(start, c == 0))
+            run(opened, opening(start), ahead=ahead)
 
             @pl.loop(0, count)
             def _turn(turn):
-                start = turn * blocks.turn
-                run(turn_of(start, (c == 0) & (turn == 0)), opening(start + blocks.turn), ahead=ahead)
+                at = start + turn * blocks.turn
+                first = False if opened else (c == 0) & (turn == 0)
+                run(turn_of(at, first), opening(at + blocks.turn), ahead=ahead)
 
         run(closing, ahead=ahead)
 
@@ -357,8 +382,16 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
             attend(turn_of(final, (c == 0) & (turns == 1)), turns - 1)
 
         if pattern.left is not None:
-            when(i == 0)(lambda: attend(band(0, True)))
-            when(i > 0)(lambda: attend(band(-(-(-pattern.left // LANES) * LANES), True)))
+            if pattern.left <= blocks.block_q:
+                when(i == 0)(lambda: attend(band(0, True)))
+                when(i > 0)(lambda: attend(band(-(-(-pattern.left // LANES) * LANES), True)))
+            else:
+                reach = -(-pattern.left // blocks.block_q) * blocks.block_q
+                whole = reach - blocks.block_q
+                late = functools.partial(attend, band(0, False), whole // blocks.turn, q_start - whole)
+                when(i * blocks.block_q >= reach)(lambda: late(window_start(reach)))
+                early = jax.lax.div(q_start, blocks.turn) if q_blocks > 1 else 0
+                when(i * blocks.block_q < reach)(lambda: attend(band(0, i == 0), early))
         elif pattern.right == 0:
             count = jax.lax.div(q_start - k_start, blocks.turn) if q_blocks > 1 else 0
             last = chunks == 1 or (k_start <= q_start) & (q_start < k_start + blocks.chunk_kv)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 from pallas_flash.config import Shape, fit_backward, fit_forward, one_pass, round_up, table_tile
+from pallas_flash.target import Target
 from ratchet.exam.candidate.contract import SYMBOLS, check_source, check_symbols
 from ratchet.exam.problem.problem import decode, lock_path
 from ratchet.process.sandbox.child import PACKAGE_ROOT
@@ -88,3 +89,12 @@ def test_blocks_divide_what_they_cut_and_pad_little(shape, square, block, width)
     if not shape.tables:
         pieces = -(-shape.q_len // forward.block_q)  # a window may ask for smaller blocks than wanted
         assert round_up(shape.q_len, forward.block_q) - shape.q_len < 256 * (pieces + 1) or forward.block_q <= 256
+
+
+@pytest.mark.parametrize(("window", "block"), [(4096, 2048), (3072, 1024), (4097, 2048), (2560, 512), (5000, 2048)])
+def test_a_causal_window_is_several_blocks_where_that_pads_little(window, block):
+    lengths = {"q_len": 8192, "kv_len": 8192, "left": window - 1, "right": 0}
+    shape = Shape(
+        batch=1, heads=4, kv_heads=1, dim=128, dim_v=128, itemsize=2, tables=False, target=Target(), **lengths
+    )
+    assert fit_forward(ForwardBlocks(), shape, None).block_q == block
