@@ -135,8 +135,22 @@ def one_pass(shape: Shape, q_len: int) -> bool:
     return shape.heads // shape.kv_heads * q_len * per_query <= ONE_PASS * shape.target.vmem_bytes
 
 
-def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tuple[BackwardBlocks, bool]:
-    """The backward pass's blocks for a shape, and whether one pass makes all gradients."""
+def parts_of(shape: Shape, q_len: int) -> int:
+    """The fewest equal parts of a key head's heads that fit VMEM each; 0 if a single head does not."""
+    group = shape.heads // shape.kv_heads
+    fitting = (
+        parts
+        for parts in range(1, group + 1)
+        if group % parts == 0 and one_pass(dataclasses.replace(shape, kv_heads=shape.kv_heads * parts), q_len)
+    )
+    return next(fitting, 0)
+
+
+def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tuple[BackwardBlocks, int]:
+    """The backward pass's blocks for a shape, and in how many parts of each key head's heads one pass makes all.
+
+    0 where not even one head fits: a pass for dq and one for dk and dv, which both compute the scores.
+    """
     span = None if shape.left is None or shape.right is None else shape.left + shape.right + 1
     limit = None if span is None else max(256, round_up(span // 2, 256))
     group = shape.heads // shape.kv_heads
@@ -147,8 +161,8 @@ def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tupl
     block_q = block(shape.q_len, blocks.block_q)
     block_kv = block_q if shape.square else block(shape.kv_len, blocks.block_kv)
     padded = round_up(shape.q_len, block_q)
-    whole = one_pass(shape, padded) and shape.q_len <= blocks.chunk_q
-    at_once = padded if whole else max(block_q, 8192 * 128 // shape.lanes // group // block_q * block_q)
+    parts = parts_of(shape, padded) if shape.q_len <= blocks.chunk_q else 0
+    at_once = padded if parts else max(block_q, 8192 * 128 // shape.lanes // group // block_q * block_q)
     chunk_q = round_up(-(-shape.q_len // -(-shape.q_len // at_once)), block_q)
     chunk_kv = min(round_up(shape.kv_len, block_kv), max(1, blocks.chunk_kv // block_kv) * block_kv)
     fitted = dataclasses.replace(
@@ -161,4 +175,4 @@ def fit_backward(blocks: BackwardBlocks, shape: Shape, tile: int | None) -> tupl
         strip=divisor(block_q, blocks.strip),
         vmem_limit_bytes=min(blocks.vmem_limit_bytes, int(BACKWARD_LIMIT * shape.target.vmem_bytes)),
     )
-    return fitted, whole
+    return fitted, parts

@@ -34,7 +34,8 @@ class Plan:
     pattern: Pattern
     forward: ForwardBlocks
     backward: BackwardBlocks
-    one_pass: bool
+    parts: int
+    """Of each key head's heads, in one backward pass; 0 for two passes."""
     scale: float
     softcap: float | None
     mask: Mask | None
@@ -103,12 +104,12 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
         tables=mask is not None or segment_ids is not None,
     )  # fmt: skip
     tile = cut.table_tile(config, shape) if shape.tables else None
-    backward, one_pass = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)
+    backward, parts = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)
     plan = Plan(
         pattern=pattern,
         forward=cut.fit_forward(config.forward or tuned.lookup(shape).forward, shape, tile),
         backward=backward,
-        one_pass=one_pass,
+        parts=parts,
         scale=float(scale if scale is not None else dim**-0.5),
         softcap=None if softcap is None else float(softcap),
         mask=None if mask is None else Mask.of(mask, q_len, kv_len),
@@ -233,6 +234,11 @@ def _forward(  # noqa: PLR0917 - the operands in the order in which they are sav
     return out[0], out[1] if lse else None
 
 
+def _sum_of_parts(x: jax.Array, parts: int) -> jax.Array:
+    """[batch, key heads * parts, keys, dim] -> [batch, key heads, keys, dim]."""
+    return x.reshape(x.shape[0], -1, parts, *x.shape[2:]).sum(axis=2)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids) -> Any:
     out, lse = _forward(plan, q, k, v, sinks, ids, plan.lse)
@@ -264,13 +270,19 @@ def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
         base2 = _padded(base2, 2, blocks.chunk_q, NO_KEYS)
         k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
         tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=True)
+        several = plan.parts > 1
+        if several:
+            k, v = (jnp.repeat(x, plan.parts, axis=1) for x in (k, v))
         results: tuple[jax.Array, ...] = ()
-        for gradients in ("all",) if plan.one_pass else ("q", "kv"):
+        for gradients in ("all",) if plan.parts else ("q", "kv"):
             results += flash_backward(
                 q, k, v, do, base2, di, pattern=pattern, blocks=blocks, scale=plan.scale, softcap=plan.softcap,
-                ids=ids, tables=tables, gradients=gradients, interpret=interpret,
+                ids=ids, tables=tables, gradients=gradients, kv_dtype=jnp.float32 if several else None,
+                interpret=interpret,
             )  # fmt: skip
         dq, dk, dv = results
+        if several:
+            dk, dv = (_sum_of_parts(x, plan.parts).astype(k.dtype) for x in (dk, dv))
         return dq[:, :, :q_len], dk[:, :, :kv_len], dv[:, :, :kv_len]
 
     def plain(*operands: Any) -> tuple[jax.Array, ...]:

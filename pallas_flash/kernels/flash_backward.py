@@ -238,7 +238,7 @@ def _backward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, gr
 
 def flash_backward(
     q, k, v, do, lse, di, *, pattern, blocks, scale, softcap=None, ids=None, tables=None, gradients="all",
-    interpret=False,
+    kv_dtype=None, interpret=False,
 ):  # fmt: skip
     """Gradients of attention with padded operands.
 
@@ -254,10 +254,11 @@ def flash_backward(
       tables: None, or (states int32[batch or 1, query tiles * key tiles], mask tile int32[query tiles * key tiles],
         mask None or int8[mask tiles, block_kv, block_q], keys down).
       gradients: "all" in one pass, which needs one chunk of queries; "q" or "kv" for a pass of their own.
+      kv_dtype: of dk and dv; that of k and v by default.
       interpret: for ``pallas_call``.
 
     Returns:
-      A tuple of dq, dk and dv, or those asked for, of the operands' dtype.
+      A tuple of dq, dk and dv, or those asked for, of the operands' dtype but for ``kv_dtype``.
     """
     batch, heads, q_len, dim = q.shape
     dim_v = v.shape[3]
@@ -314,7 +315,7 @@ def flash_backward(
         out_specs.append(q_spec)
         scratch.append(pltpu.VMEM((group, chunk_q, dim), jnp.float32))
     if gradients != "q":
-        out_shape += [jax.ShapeDtypeStruct(x.shape, x.dtype, **mat) for x in (k, v)]
+        out_shape += [jax.ShapeDtypeStruct(x.shape, kv_dtype or x.dtype, **mat) for x in (k, v)]
         out_specs += [k_spec, v_spec]
         scratch += [pltpu.VMEM((chunk_kv, width), jnp.float32) for width in (dim, dim_v)]
     if mask is not None:

@@ -39,6 +39,20 @@ def test_values_and_gradients_are_as_exact_as_the_precision_allows(name, monkeyp
     case = Case(TABLE[name])
     if case.row["passes"] == 2:
         monkeypatch.setattr("pallas_flash.config.ONE_PASS", 0)
+    check_all(case)
+
+
+GROUPED = [name for name, row in TABLE.items() if row["heads"][0] > row["heads"][1] and row["passes"] == 1]
+
+
+@pytest.mark.parametrize("name", slow_but(1, GROUPED[:3]))
+def test_gradients_of_a_key_head_in_parts_are_as_exact(name, monkeypatch):
+    monkeypatch.setattr("pallas_flash.config.one_pass", lambda shape, _: shape.heads == shape.kv_heads)
+    check_all(Case(TABLE[name]))
+
+
+def check_all(case):
+    """Outputs and gradients of a case against float64."""
 
     def attend(q, k, v, sinks):
         found = attention(q, k, v, sinks=sinks, **case.arguments, return_residuals=case.row["residuals"], config=SMALL)

@@ -1,6 +1,7 @@
 """The kernels of the package are kernel files that the ratchet judges, and fit the shapes they are asked for."""
 
 import ast
+import dataclasses
 import importlib
 import os
 import subprocess
@@ -78,10 +79,12 @@ def test_blocks_divide_what_they_cut_and_pad_little(shape, square, block, width)
     forward = fit_forward(ForwardBlocks(block_q=block, block_kv=width, unroll=4), shape, tile)
     assert forward.block_q % forward.rows == 0
     assert forward.chunk_kv % forward.turn == 0
-    backward, whole = fit_backward(BackwardBlocks(block_q=block, block_kv=width), shape, tile)
+    backward, parts = fit_backward(BackwardBlocks(block_q=block, block_kv=width), shape, tile)
     assert backward.block_q % backward.rows == backward.block_q % backward.strip == 0
     assert backward.chunk_q % backward.block_q == backward.chunk_kv % backward.block_kv == 0
-    assert not whole or (backward.chunk_q >= shape.q_len and one_pass(shape, backward.chunk_q))
+    assert not parts or backward.chunk_q >= shape.q_len
+    assert parts == 0 or one_pass(dataclasses.replace(shape, kv_heads=parts * shape.kv_heads), backward.chunk_q)
+    assert parts < 2 or not one_pass(shape, backward.chunk_q)
     if shape.square and not shape.tables:
         assert forward.chunk_kv % forward.block_q == 0, "or the diagonal has no strips"
         assert forward.block_q % forward.turn == 0
