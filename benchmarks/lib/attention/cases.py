@@ -183,6 +183,9 @@ TOKAMAX_BEST = {
 longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
 _NARROW = 1024
 """Keys of a window up to which blocks of 2048 hold mostly pairs that do not attend."""
+_TRAINING_BLOCKS = (WIDE_SPLASH[2], *WIDE_SPLASH[:2], WIDE_SPLASH[3])
+_NARROW_BLOCKS = _splash((512, 512, 512), (1024, 1024, 512), (1024, 512, 512), (2048, 1024, 512))
+"""What came out first at the layers of models is first."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
 
 
@@ -220,13 +223,13 @@ def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
     jax's flash attention has no such extras, and plain XLA takes a hundred times as long.
     """
     special = shape.window or shape.softcap or shape.sinks or shape.dim_v
-    splash = _PATTERN_BLOCKS if 0 < shape.window <= _NARROW else WIDE_SPLASH
+    splash = _NARROW_BLOCKS if 0 < shape.window <= _NARROW else _TRAINING_BLOCKS
     ours = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
-    tokamax = (*_scheduled(splash[:2]), *splash[:2])
+    tokamax = [config for one in splash[:2] for config in (*_scheduled([one]), one)]
     if grad:
         ours = tuple({**ours[0], "backward": one} for one in backward_blocks(shape.dim))
         splash = tuple({**splash[0], **one} for one in _WIDE_BACKWARD)
-        tokamax = tuple(_scheduled(splash))
+        tokamax = _scheduled(splash)
     flash = () if special else FLASH[: 3 if grad else 4]
     return {"ours": ours, "flash": flash, "splash": splash, "tokamax": tokamax, "xla": ()}
 
