@@ -60,7 +60,7 @@ def test_layers_of_models_are_tried_in_as_many_ways_by_those_that_have_them(chip
 @pytest.mark.parametrize("impl", ["ours", "splash", "xla"])
 def test_programs_of_layers_with_extras_have_the_shapes_of_the_layer(impl, name):
     shape = TRAINING[name]
-    function, avals = build(recipes_of(impl, name, grad=True)[0])
+    function, avals = build(shape.program(impl, {}, grad=True))
     out, *gradients = jax.eval_shape(function, *avals)
     assert out.shape == (shape.batch, shape.heads, shape.seq, shape.dim_v or shape.dim)
     assert [x.shape for x in gradients] == [x.shape for x in avals[:3]]
