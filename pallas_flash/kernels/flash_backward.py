@@ -258,7 +258,7 @@ def flash_backward(
       interpret: for ``pallas_call``.
 
     Returns:
-      A tuple of dq, dk and dv, or those asked for, of the operands' dtype but for ``kv_dtype``.
+      A tuple of dq, dk and dv, or those asked for: dq of q's dtype, dk and dv of ``kv_dtype``.
     """
     batch, heads, q_len, dim = q.shape
     dim_v = v.shape[3]

@@ -307,8 +307,28 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
         at = k_start + task.key
         return dataclasses.replace(task, ahead=q_start + task.row - at, bound=pattern.kv_len - at if padded else None)
 
+    def causal(spans, first, closing=False):
+        """Tasks of each row's keys in a span, counted from the block's first row, with static bounds.
+
+        ``first`` and ``closing``: nothing was, will be attended.
+        """
+        longest = max(end - start for start, end in spans.values())
+        return [
+            Task(
+                row=row,
+                key=q_start - k_start + start + at,
+                width=min(blocks.block_kv, end - start - at),
+                first=first if at == 0 else False,
+                last=closing and end <= start + at + blocks.block_kv,
+                ahead=row - start - at,
+            )
+            for at in range(0, longest, blocks.block_kv)
+            for row, (start, end) in spans.items()
+            if start + at < end
+        ]
+
     def band(lowest, first):
-        """Tasks of causal rows from the key ``lowest``, counted from the block's first row, with static bounds.
+        """Tasks of the keys from ``lowest`` to each row's own.
 
         Rows go in groups, the last ones first: a group of tiles is as much as the stages hold.
         """
@@ -318,40 +338,13 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
             members = tiles[len(tiles) * group // groups : len(tiles) * (group + 1) // groups]
             starts = {row: lowest if pattern.left is None else max(lowest, (row - pattern.left) // LANES * LANES)
                       for row in reversed(members)}  # fmt: skip
-            for at in range(0, blocks.block_q - lowest, blocks.block_kv):
-                tasks += [
-                    Task(
-                        row=row,
-                        key=q_start - k_start + start + at,
-                        width=min(blocks.block_kv, row + blocks.rows - start - at),
-                        first=first if at == 0 else False,
-                        last=row + blocks.rows <= start + at + blocks.block_kv,
-                        ahead=row - start - at,
-                    )
-                    for row, start in starts.items()
-                    if start + at < row + blocks.rows
-                ]
+            tasks += causal({row: (start, row + blocks.rows) for row, start in starts.items()}, first, closing=True)
         return tasks
 
     def window_start(reach):
-        """Tasks of a block's first keys in a causal window, from ``reach`` before it to where all rows attend.
-
-        A row's first task begins with its first key; the rows with the most keys have the last tasks.
-        """
+        """Tasks of a window's first keys, from ``reach`` before the block to where all its rows attend."""
         end = blocks.block_q - reach
-        starts = {row: (row - pattern.left) // LANES * LANES for row in reversed(tiles)}
-        return [
-            Task(
-                row=row,
-                key=q_start - k_start + start + at,
-                width=min(blocks.block_kv, end - start - at),
-                first=at == 0,
-                ahead=row - start - at,
-            )
-            for at in range(0, blocks.block_q + LANES, blocks.block_kv)
-            for row, start in starts.items()
-            if start + at < end
-        ]
+        return causal({row: ((row - pattern.left) // LANES * LANES, end) for row in reversed(tiles)}, True)
 
     def attend(closing, count=0, start=0, opened=()):
         """``opened``, ``count`` turns of keys from ``start`` that all rows attend, then the tasks of ``closing``."""

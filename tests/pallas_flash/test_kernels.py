@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pallas_flash import BackwardBlocks, Config, ForwardBlocks
 from pallas_flash.config import Shape, fit_backward, fit_forward, one_pass, round_up, table_tile
+from pallas_flash.kernels.flash_forward import Pattern, ends_alike
 from pallas_flash.target import Target
 from ratchet.exam.candidate.contract import SYMBOLS, check_source, check_symbols
 from ratchet.exam.problem.problem import decode, lock_path
@@ -92,6 +93,12 @@ def test_blocks_divide_what_they_cut_and_pad_little(shape, square, block, width)
     if not shape.tables:
         pieces = -(-shape.q_len // forward.block_q)  # a window may ask for smaller blocks than wanted
         assert round_up(shape.q_len, forward.block_q) - shape.q_len < 256 * (pieces + 1) or forward.block_q <= 256
+
+
+@pytest.mark.parametrize(("window", "known"), [(1536, True), (1537, True), (2304, True), (1001, False), (1538, False)])
+def test_all_keys_of_a_block_are_known_where_a_window_is_several_blocks(window, known):
+    blocks = ForwardBlocks(block_q=768, block_kv=256, unroll=3, chunk_kv=3072)
+    assert ends_alike(Pattern(left=window - 1, right=0, q_len=2900, kv_len=2900), blocks, 3072) == known
 
 
 @pytest.mark.parametrize(("window", "block"), [(4096, 2048), (3072, 1024), (4097, 2048), (2560, 512), (5000, 2048)])
