@@ -12,6 +12,7 @@ import pytest
 from jax.test_util import check_grads
 
 from pallas_flash import Config, ForwardBlocks, attention
+from pallas_flash.kernels.flash_backward import flash_backward
 from tests.pallas_flash.cases import OPTIONS, SMALL, Case, covering, numbered, pairs_of
 from tests.pallas_flash.rounding import allowance
 from tests.tiers import slow_but
@@ -48,7 +49,16 @@ GROUPED = [name for name, row in TABLE.items() if row["heads"][0] > row["heads"]
 @pytest.mark.parametrize("name", slow_but(1, GROUPED[:3]))
 def test_gradients_of_a_key_head_in_parts_are_as_exact(name, monkeypatch):
     monkeypatch.setattr("pallas_flash.config.one_pass", lambda shape, _: shape.heads == shape.kv_heads)
+    passes = []
+
+    def backward(q, k, *operands, **options):
+        passes.append((q.shape[1], k.shape[1], options["gradients"]))
+        return flash_backward(q, k, *operands, **options)
+
+    monkeypatch.setattr("pallas_flash.operator.flash_backward", backward)
     check_all(Case(TABLE[name]))
+    heads = TABLE[name]["heads"][0]
+    assert set(passes) == {(heads, heads, "all")}
 
 
 def check_all(case):
