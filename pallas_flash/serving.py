@@ -143,7 +143,7 @@ def _plain(  # noqa: PLR0913 - the kernel's operands
     attended = (place < length) & (place >= (0 if window is None else length - window))
     values = jnp.where(place[:, None] < length, values, jnp.zeros_like(values))  # what lies behind may be anything
     out, _ = dense.forward(q[:, :, None], keys, values, None, attended, scale=scale, softcap=softcap)
-    return out[:, :, 0] * jnp.asarray(v_scale, q.dtype)
+    return (out[:, :, 0].astype(jnp.float32) * v_scale).astype(q.dtype)
 
 
 def _named(array: Any) -> str:
