@@ -75,14 +75,14 @@ SHAPES = (
 )
 
 
-HALF = {"q_heads": 32, "kv_heads": 8, "batch": 8, "context": 8192}
+NARROW = {"q_heads": 32, "kv_heads": 8, "batch": 8, "context": 8192}
 SERVING = (
     *SHAPES,
     Shape(name="ragged", q_heads=32, kv_heads=8, batch=32, context=8192, ragged=True),
     Shape(name="window 1024", q_heads=32, kv_heads=16, batch=8, context=16384, window=1024),
     Shape(name="window 4096, ragged", q_heads=32, kv_heads=8, batch=32, context=16384, window=4096, ragged=True),
-    Shape(name="int8", dtype="int8", **HALF),
-    Shape(name="float8", dtype="float8_e4m3fn", **HALF),
+    Shape(name="int8", dtype="int8", **NARROW),
+    Shape(name="float8", dtype="float8_e4m3fn", **NARROW),
 )
 """On one chip: what is served besides, Gemma 3's heads and window among them."""
 

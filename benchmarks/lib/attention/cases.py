@@ -184,9 +184,9 @@ longest, of 16384, for one that is longer (``benchmarks/data/chips``)."""
 _NARROW = 1024
 """Keys of a window up to which blocks of 2048 hold mostly pairs that do not attend."""
 _TRAINING_BLOCKS = (WIDE_SPLASH[2], *WIDE_SPLASH[:2], WIDE_SPLASH[3])
-_NARROW_BLOCKS = _splash((512, 512, 512), (1024, 1024, 512), (1024, 512, 512), (2048, 1024, 512))
-"""What came out first at the layers of models is first."""
 _PATTERN_BLOCKS = _splash((1024, 1024, 512), (512, 512, 512), (1024, 512, 512), (2048, 1024, 512))
+_NARROW_BLOCKS = (_PATTERN_BLOCKS[1], _PATTERN_BLOCKS[0], *_PATTERN_BLOCKS[2:])
+"""What came out first at the layers of models is first."""
 
 
 def sweep(impl: str, name: str, *, grad: bool, chip: str = V5E.name) -> Sequence[Config]:
