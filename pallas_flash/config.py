@@ -11,6 +11,8 @@ from pallas_flash.kernels.flash_forward import ForwardBlocks
 from pallas_flash.target import Target
 
 LANES = 128
+KEYS = 512
+"""Of a block, where not said otherwise."""
 RESIDENT = 3 / 8
 """Share of VMEM given to keys and values of a chunk, double buffering included."""
 ONE_PASS = 19 / 32
@@ -19,6 +21,8 @@ FORWARD_LIMIT, BACKWARD_LIMIT = 55 / 64, 15 / 16
 """Share of VMEM that a kernel may take at most: the compiler keeps some for itself."""
 BAND = 1024
 """Queries of a block at most where a causal window is narrower: its code grows with them."""
+TABLE_TILES = (256, 512, 1024)
+"""What a tile may be, unless the caller says."""
 TABLE_ENTRIES = 1 << 17
 """Tiles that a table may list: it is in scalar memory, of which TPU v5e has 1 MiB."""
 
@@ -30,8 +34,9 @@ class Config:
     forward: ForwardBlocks | None = None
     """None takes those that were tuned for the nearest shape on this chip, see :mod:`pallas_flash.tuned`."""
     backward: BackwardBlocks | None = None
-    table_tile: int = 512
-    """Queries and keys per tile where a table says what to do with each: with a mask or documents."""
+    table_tile: int | None = None
+    """Queries and keys per tile where a table says what to do with each: with a mask or documents. None takes 512, or
+    what suits a mask best (:func:`pallas_flash.tables.suited_tile`)."""
     without_tpu: Literal["error", "interpret", "fallback"] = "error"
     """On another platform: JAX's own error, Pallas's interpreter (slow), or plain XLA (quadratic memory)."""
 
@@ -75,9 +80,14 @@ def round_up(length: int, unit: int) -> int:
 
 
 def even(length: int, most: int) -> int:
-    """A block of at most about ``most`` that cuts ``length`` into equal parts with little padding."""
+    """A block of at most about ``most``, at least about half, that cuts ``length`` into equal parts with least padding.
+
+    Of several with as little, one of whole blocks of 512 keys, then the largest.
+    """
     unit = LANES if length <= 2 * LANES or most < 2 * LANES else 2 * LANES
-    return round_up(-(-length // -(-length // most)), unit)
+    fewest = -(-length // most)
+    sizes = (round_up(-(-length // parts), unit) for parts in range(fewest, 2 * fewest))
+    return min(sizes, key=lambda size: (round_up(length, size), size % KEYS > 0, -size))
 
 
 def divisor(block: int, most: int) -> int:
@@ -85,9 +95,9 @@ def divisor(block: int, most: int) -> int:
     return max((size for size in range(LANES, block + 1, LANES) if block % size == 0 and size <= most), default=LANES)
 
 
-def table_tile(config: Config, shape: Shape) -> int:
-    """Queries and keys per tile of a table: as asked for, or more where the table would not fit."""
-    tile = round_up(min(config.table_tile, max(shape.q_len, shape.kv_len)), LANES)
+def table_tile(wanted: int, shape: Shape) -> int:
+    """Queries and keys per tile of a table: as wanted, or more where the table would not fit."""
+    tile = round_up(min(wanted, max(shape.q_len, shape.kv_len)), LANES)
     while shape.batch * -(-shape.q_len // tile) * -(-shape.kv_len // tile) > TABLE_ENTRIES:
         tile *= 2
     return tile

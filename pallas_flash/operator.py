@@ -17,7 +17,7 @@ from pallas_flash import dense, tuned
 from pallas_flash.kernels.flash_backward import LOG2E, NO_KEYS, BackwardBlocks, flash_backward
 from pallas_flash.kernels.flash_backward import Pattern as BackwardPattern
 from pallas_flash.kernels.flash_forward import ForwardBlocks, Pattern, flash_forward
-from pallas_flash.tables import Lazy, Mask, allowed, tiles_of, with_documents
+from pallas_flash.tables import Lazy, Mask, allowed, suited_tile, tiles_of, with_documents
 from pallas_flash.target import by_platform, target
 
 HEAD_DIMS = (64, 96, 128, 192, 256)
@@ -103,7 +103,9 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
         itemsize=q.dtype.itemsize, left=left, right=right, target=target(),
         tables=mask is not None or segment_ids is not None,
     )  # fmt: skip
-    tile = cut.table_tile(config, shape) if shape.tables else None
+    listed = None if mask is None else Mask.of(mask, q_len, kv_len)
+    wanted = config.table_tile or (suited_tile(pattern, listed, cut.TABLE_TILES) if listed else 512)
+    tile = cut.table_tile(wanted, shape) if shape.tables else None
     backward, parts = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)
     plan = Plan(
         pattern=pattern,
@@ -112,7 +114,7 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
         parts=parts,
         scale=float(scale if scale is not None else dim**-0.5),
         softcap=None if softcap is None else float(softcap),
-        mask=None if mask is None else Mask.of(mask, q_len, kv_len),
+        mask=listed,
         tile=tile,
         lse=return_residuals,
         without_tpu=config.without_tpu,

@@ -68,6 +68,37 @@ def allowed(pattern: Pattern, mask: Mask | None, q: np.ndarray, k: np.ndarray) -
     return attends
 
 
+TILE_COST = 320**2
+"""Pairs that take as long as what a tile costs beside its own: at the mask of ``benchmarks.attention`` one of 512 takes
+1.16 us and one of 1024 takes 3.81 us, modelled on v5e."""
+
+
+@functools.lru_cache(maxsize=32)
+def suited_tile(pattern: Pattern, mask: Mask, sizes: tuple[int, ...]) -> int:
+    """The size at which the tiles that hold a pair cost least, each its pairs and TILE_COST.
+
+    Args:
+        pattern, mask: which pairs attend.
+        sizes: to choose from, each a multiple of the first.
+    """
+    finest = sizes[0]
+    rows, columns = -(-pattern.q_len // finest), -(-pattern.kv_len // finest)
+    attended = np.zeros((rows, columns), bool)
+    k = np.arange(pattern.kv_len)[None, :]
+    for i in range(rows):
+        q = np.arange(i * finest, min((i + 1) * finest, pattern.q_len))[:, None]
+        some = np.pad(allowed(pattern, mask, q, k).any(axis=0), (0, columns * finest - pattern.kv_len))
+        attended[i] = some.reshape(columns, finest).any(axis=1)
+
+    def cost(size: int) -> int:
+        many = size // finest
+        even = np.pad(attended, ((0, -rows % many), (0, -columns % many)))
+        tiles = even.reshape(even.shape[0] // many, many, -1, many).any(axis=(1, 3))
+        return int(tiles.sum()) * (size**2 + TILE_COST)
+
+    return min(sizes, key=cost)
+
+
 @functools.lru_cache(maxsize=32)
 def tiles_of(pattern: Pattern, mask: Mask | None, tile: int) -> Tiles:
     """Lists the tiles. No array of queries x keys is made; equal tiles of the mask are stored once."""

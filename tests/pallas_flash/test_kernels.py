@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_flash import BackwardBlocks, Config, ForwardBlocks
-from pallas_flash.config import Shape, fit_backward, fit_forward, one_pass, round_up, table_tile
+from pallas_flash import BackwardBlocks, ForwardBlocks
+from pallas_flash.config import Shape, even, fit_backward, fit_forward, one_pass, round_up, table_tile
 from pallas_flash.kernels.flash_forward import Pattern, ends_alike
 from pallas_flash.target import Target
 from ratchet.exam.candidate.contract import SYMBOLS, check_source, check_symbols
@@ -72,11 +72,20 @@ SHAPES = st.builds(
 )
 
 
+@pytest.mark.parametrize(
+    ("length", "most", "block"),
+    [(16384, 2048, 2048), (6000, 2048, 2048), (5120, 2048, 1024), (7168, 2048, 1024), (8448, 2048, 1792),
+     (3584, 2048, 1792), (700, 2048, 768), (5120, 1024, 1024), (200, 512, 256), (300, 128, 128)],
+)  # fmt: skip
+def test_equal_parts_with_least_padding_of_whole_blocks_of_keys(length, most, block):
+    assert even(length, most) == block
+
+
 @given(SHAPES, st.booleans(), st.sampled_from([256, 512, 1024, 2048, 4096]), st.sampled_from([256, 512, 1024, 2048]))
 def test_blocks_divide_what_they_cut_and_pad_little(shape, square, block, width):
     if square:
         shape = Shape(**{**vars(shape), "kv_len": shape.q_len, "right": 0})
-    tile = table_tile(Config(), shape) if shape.tables else None
+    tile = table_tile(512, shape) if shape.tables else None
     forward = fit_forward(ForwardBlocks(block_q=block, block_kv=width, unroll=4), shape, tile)
     assert forward.block_q % forward.rows == 0
     assert forward.chunk_kv % forward.turn == 0

@@ -74,7 +74,7 @@ def ours(shape: Recipe, config: Recipe) -> Attention:
     blocks = Config(
         forward=ForwardBlocks(**config["forward"]) if "forward" in config else None,
         backward=BackwardBlocks(**config["backward"]) if "backward" in config else None,
-        table_tile=config.get("table_tile", 512),
+        table_tile=config.get("table_tile"),
     )
     pattern: dict[str, Any] = {"causal": shape["causal"]}
     if shape.get("window"):
