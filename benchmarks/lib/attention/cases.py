@@ -85,6 +85,9 @@ TRAINING = {
 """Layers of published models at lengths that they are trained with: the heads of a few chips' tensor parallelism.
 Gemma 3 caps nothing, so that the layers with a cap are its predecessor's."""
 
+ODD = {"odd": Shape(batch=1, heads=4, kv_heads=1, seq=5120, dim=128, causal=True)}
+"""A length that few blocks divide."""
+
 PATTERNS = {
     "window": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, window=1024),
     "documents": Shape(batch=1, heads=8, kv_heads=8, seq=8192, dim=128, causal=True, documents=8),
@@ -217,6 +220,12 @@ def ours_forward(chip: str) -> tuple[Config, ...]:
     return OURS if chip == V5E.name else OURS_WIDE
 
 
+def ours_at(shape: Shape, chip: str, *, grad: bool) -> tuple[Config, ...]:
+    """What is tried of ours at a shape: forward blocks, or with the backward pass its blocks and the first of those."""
+    forward = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
+    return tuple({**forward[0], "backward": one} for one in backward_blocks(shape.dim)) if grad else forward
+
+
 def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
     """Four settings of each, with the backward pass three of its blocks.
 
@@ -224,14 +233,12 @@ def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
     """
     special = shape.window or shape.softcap or shape.sinks or shape.dim_v
     splash = _NARROW_BLOCKS if 0 < shape.window <= _NARROW else _TRAINING_BLOCKS
-    ours = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
     tokamax = [config for one in splash[:2] for config in (*_scheduled([one]), one)]
     if grad:
-        ours = tuple({**ours[0], "backward": one} for one in backward_blocks(shape.dim))
         splash = tuple({**splash[0], **one} for one in _WIDE_BACKWARD)
         tokamax = _scheduled(splash)
     flash = () if special else FLASH[: 3 if grad else 4]
-    return {"ours": ours, "flash": flash, "splash": splash, "tokamax": tokamax, "xla": ()}
+    return {"ours": ours_at(shape, chip, grad=grad), "flash": flash, "splash": splash, "tokamax": tokamax, "xla": ()}
 
 
 def _wide(chip: str, name: str) -> Settings:
