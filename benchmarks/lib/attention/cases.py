@@ -227,16 +227,20 @@ def ours_at(shape: Shape, chip: str, *, grad: bool) -> tuple[Config, ...]:
 
 
 def _training(shape: Shape, chip: str, *, grad: bool) -> Settings:
-    """Four settings of each, with the backward pass three of its blocks.
+    """Four settings of each, with the backward pass three of its blocks; of tokamax what it publishes comes first.
 
     jax's flash attention has no such extras, and plain XLA takes a hundred times as long.
     """
     special = shape.window or shape.softcap or shape.sinks or shape.dim_v
-    splash = _NARROW_BLOCKS if 0 < shape.window <= _NARROW else _TRAINING_BLOCKS
+    narrow, wide = 0 < shape.window <= _NARROW, chip != V5E.name
+    splash = _NARROW_BLOCKS if narrow else WIDE_SPLASH if wide else _TRAINING_BLOCKS
     tokamax = [config for one in splash[:2] for config in (*_scheduled([one]), one)]
+    if wide and not narrow:
+        published = "d=64" if shape.dim == 64 else "d=256" if shape.dim > 128 else "headline"
+        tokamax = [TOKAMAX_BEST[chip][published], *_scheduled(splash[:3])]
     if grad:
         splash = tuple({**splash[0], **one} for one in _WIDE_BACKWARD)
-        tokamax = _scheduled(splash)
+        tokamax = [{**tokamax[0], **one} for one in _WIDE_BACKWARD]
     flash = () if special else FLASH[: 3 if grad else 4]
     return {"ours": ours_at(shape, chip, grad=grad), "flash": flash, "splash": splash, "tokamax": tokamax, "xla": ()}
 
