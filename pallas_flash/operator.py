@@ -1,4 +1,4 @@
-"""``attention``: the public operator, differentiable, over kernels that know padded operands only."""
+"""``attention``: the public operator, differentiable, over kernels that know no platform but the TPU."""
 
 from __future__ import annotations
 
@@ -179,13 +179,16 @@ def _ids(ids: Ids, q_multiple: int, kv_multiple: int) -> Ids:
     return None if ids is None else (_padded(ids[0], 1, q_multiple, -1), _padded(ids[1], 1, kv_multiple, -2))
 
 
-def _tables(plan: Plan, ids: Ids, *, q_len: int, kv_len: int, transposed: bool) -> tuple[Any, Any, Any] | None:
-    """The kernels' tables for padded lengths."""
+def _tables(
+    plan: Plan, ids: Ids, q_multiple: int, kv_multiple: int, *, transposed: bool
+) -> tuple[Any, Any, Any] | None:
+    """The kernels' tables for lengths of whole blocks and chunks."""
     if plan.tile is None:
         return None
     tiles = tiles_of(plan.pattern, plan.mask, plan.tile)
     grid = -(-plan.pattern.q_len // plan.tile), -(-plan.pattern.kv_len // plan.tile)
-    extra = ((0, q_len // plan.tile - grid[0]), (0, kv_len // plan.tile - grid[1]))  # a chunk may be longer
+    q_len, kv_len = cut.round_up(plan.pattern.q_len, q_multiple), cut.round_up(plan.pattern.kv_len, kv_multiple)
+    extra = ((0, q_len // plan.tile - grid[0]), (0, kv_len // plan.tile - grid[1]))
     states, tile_of = (np.pad(x.reshape(grid), extra).ravel() for x in (tiles.states, tiles.tile_of))
     if ids is not None:
         padded = type(tiles)(states=states, tile_of=tile_of, mask=tiles.mask)
@@ -211,22 +214,18 @@ def _by_platform(plan: Plan, kernel: Callable[..., Any], plain: Callable[..., An
 def _forward(  # noqa: PLR0917 - the operands in the order in which they are saved
     plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids, lse: bool
 ) -> tuple[jax.Array, Any]:
-    blocks, q_len = plan.forward, q.shape[2]
+    blocks = plan.forward
 
     def kernel(
         q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids, interpret: bool
     ) -> tuple[jax.Array, ...]:
-        q = _padded(q, 2, blocks.block_q)
-        k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
         ids = _ids(ids, blocks.block_q, blocks.chunk_kv)
-        tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=False)
+        tables = _tables(plan, ids, blocks.block_q, blocks.chunk_kv, transposed=False)
         result = flash_forward(
             q, k, v, pattern=plan.pattern, blocks=blocks, scale=plan.scale, softcap=plan.softcap, ids=ids,
             tables=tables, sinks=None if sinks is None else sinks * LOG2E, lse=lse, interpret=interpret,
         )  # fmt: skip
-        if not lse:
-            return (result[:, :, :q_len],)
-        return result[0][:, :, :q_len], result[1][:, :, 0, :q_len]
+        return (result[0], result[1][:, :, 0]) if lse else (result,)
 
     def plain(q: jax.Array, k: jax.Array, v: jax.Array, sinks: Sinks, ids: Ids) -> tuple[jax.Array, ...]:
         result = dense.forward(q, k, v, sinks, _dense_allowed(plan, ids), scale=plan.scale, softcap=plan.softcap)
@@ -265,13 +264,10 @@ def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
     def kernel(*operands: Any, interpret: bool) -> tuple[jax.Array, ...]:
         q, k, v, do, lse, di, ids = operands
         blocks = plan.backward
-        q_len, kv_len = q.shape[2], k.shape[2]
         base2 = jnp.where(jnp.isneginf(lse), NO_KEYS, lse * LOG2E)
         ids = _ids(ids, blocks.chunk_q, blocks.chunk_kv)
-        q, do, di = (_padded(x, 2, blocks.chunk_q) for x in (q, do, di))
-        base2 = _padded(base2, 2, blocks.chunk_q, NO_KEYS)
-        k, v = _padded(k, 2, blocks.chunk_kv), _padded(v, 2, blocks.chunk_kv)
-        tables = _tables(plan, ids, q_len=q.shape[2], kv_len=k.shape[2], transposed=True)
+        di, base2 = _padded(di, 2, blocks.chunk_q), _padded(base2, 2, blocks.chunk_q, NO_KEYS)
+        tables = _tables(plan, ids, blocks.chunk_q, blocks.chunk_kv, transposed=True)
         several = plan.parts > 1
         if several:
             k, v = (jnp.repeat(x, plan.parts, axis=1) for x in (k, v))
@@ -285,7 +281,7 @@ def _attend_backward(plan: Plan, saved: Any, cotangent: Any) -> tuple[Any, ...]:
         dq, dk, dv = results
         if several:
             dk, dv = (_sum_of_parts(x, plan.parts).astype(k.dtype) for x in (dk, dv))
-        return dq[:, :, :q_len], dk[:, :, :kv_len], dv[:, :, :kv_len]
+        return dq, dk, dv
 
     def plain(*operands: Any) -> tuple[jax.Array, ...]:
         *arrays, ids = operands

@@ -50,7 +50,7 @@ class Pattern:
     right: int | None = None
     q_len: int = 0
     kv_len: int = 0
-    """Without the padding."""
+    """Of the operands, whose last chunk may be longer."""
 
 
 def _precision(dtype):
@@ -82,6 +82,11 @@ def query_range(start, stop, pattern, first_tile, tiles, width):
     return begin, full_begin, full_end, end
 
 
+def without_rest(x, end):
+    """``x`` with zeros in its rows from ``end`` on: what lies beyond an operand's end is anything, NaN, too."""
+    return jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 0) < end, x, jnp.zeros_like(x))
+
+
 def has_strips(pattern, blocks):
     """Whether the diagonal is cut into strips: plain causal, no padded key before a query's own, blocks that match."""
     return (
@@ -111,12 +116,16 @@ def _backward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, gr
     q_tiles, kv_tiles = blocks.chunk_q // blocks.block_q, blocks.chunk_kv // blocks.block_kv
     new_queries = kc == 0 if gradients != "kv" else qc >= 0
 
+    more_q, more_kv = pattern.q_len % blocks.chunk_q != 0, pattern.kv_len % blocks.chunk_kv != 0
+    q_end, kv_end = pattern.q_len - qc * blocks.chunk_q, pattern.kv_len - kc * blocks.chunk_kv
+
     @pl.when(new_queries)
     def _scale_queries():
         # As the forward pass rounds it, so that the same scores come out.
         factor = scale * LOG2E if softcap is None else scale / softcap
         for head in range(heads):
-            q_scaled_ref[head] = (q_ref[head].astype(jnp.float32) * factor).astype(dtype)
+            q = q_ref[head].astype(jnp.float32)
+            q_scaled_ref[head] = ((without_rest(q, q_end) if more_q else q) * factor).astype(dtype)
         if gradients != "kv":
             dq_acc[...] = jnp.zeros_like(dq_acc)
 
@@ -130,6 +139,10 @@ def _backward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, gr
     def accumulate(head, rows, keys, allowed=None):
         """Add what the pairs of ``rows`` of the query chunk and ``keys`` of the key chunk give, both slices."""
         q, do, k, v = q_scaled_ref[head, rows, :], do_ref[head, rows, :], k_ref[keys, :], v_ref[keys, :]
+        if more_q:  # a weight of zero keeps no NaN out
+            do = without_rest(do, q_end - rows.start)
+        if more_kv:
+            k, v = (without_rest(x, kv_end - keys.start) for x in (k, v))
         one = pl.ds(head, 1)
         scores = _product(k, q, ((1,), (1,)))
         if softcap is not None:
@@ -240,16 +253,14 @@ def flash_backward(
     q, k, v, do, lse, di, *, pattern, blocks, scale, softcap=None, ids=None, tables=None, gradients="all",
     kv_dtype=None, interpret=False,
 ):  # fmt: skip
-    """Gradients of attention with padded operands.
+    """Gradients of attention with operands of any length, which are not copied.
 
     Args:
-      q, do: [batch, heads, queries, dim], queries a multiple of ``blocks.chunk_q``; the padding of ``do`` is zeros.
-        ``do`` and v may have another dim than q and k.
-      k, v: [batch, key heads, keys, dim], keys a multiple of ``blocks.chunk_kv``; key heads divide the heads. The
-        padding is zeros: it gives dq nothing, and what dk and dv have there means nothing.
-      lse: float32[batch, heads, queries], the logsumexp of the scores in base 2; NO_KEYS where none attends, and in
-        the padding.
-      di: float32[batch, heads, queries], row sums of the output times ``do``.
+      q, do: [batch, heads, queries, dim]; ``do`` and v may have another dim than q and k.
+      k, v: [batch, key heads, keys, dim]; key heads divide the heads.
+      lse: float32[batch, heads, queries padded to whole chunks], the logsumexp of the scores in base 2; NO_KEYS where
+        none attends, and in the padding.
+      di: float32, likewise, row sums of the output times ``do``; zeros in the padding.
       pattern, blocks, scale, softcap, ids: as in the forward pass, blocks a BackwardBlocks.
       tables: None, or (states int32[batch or 1, query tiles * key tiles], mask tile int32[query tiles * key tiles],
         mask None or int8[mask tiles, block_kv, block_q], keys down).
@@ -264,7 +275,7 @@ def flash_backward(
     dim_v = v.shape[3]
     kv_heads, kv_len = k.shape[1:3]
     group, chunk_q, chunk_kv = heads // kv_heads, blocks.chunk_q, blocks.chunk_kv
-    q_chunks, kv_chunks = q_len // chunk_q, kv_len // chunk_kv
+    q_chunks, kv_chunks = pl.cdiv(q_len, chunk_q), pl.cdiv(kv_len, chunk_kv)
     if gradients == "all" and q_chunks > 1:
         raise ValueError(f"one pass needs all {q_len} queries in one chunk, got {chunk_q=}; ask for q and kv apart")
     states, tile_of, mask = tables or (None, None, None)
@@ -293,12 +304,13 @@ def flash_backward(
     )
     row_spec = pl.BlockSpec((None, None, group, chunk_q), lambda b, h, o, i, *_: (b, h, 0, q_chunk(o, i)))
     grouped = (batch, kv_heads, group, q_len)
-    operands = [q.reshape(*grouped, dim), do.reshape(*grouped, dim_v), k, v, lse.reshape(grouped), di.reshape(grouped)]
+    lse, di = (x.reshape(*grouped[:3], -1) for x in (lse, di))
+    operands = [q.reshape(*grouped, dim), do.reshape(*grouped, dim_v), k, v, lse, di]
     in_specs = [q_spec, do_spec, k_spec, v_spec, row_spec, row_spec]
     if ids is not None:
         operands += [
-            jax.lax.broadcast_in_dim(ids[0], (batch, 8, q_len), (0, 2)),
-            jax.lax.broadcast_in_dim(ids[1], (batch, kv_len, LANES), (0, 1)),
+            jax.lax.broadcast_in_dim(ids[0], (batch, 8, ids[0].shape[1]), (0, 2)),
+            jax.lax.broadcast_in_dim(ids[1], (*ids[1].shape, LANES), (0, 1)),
         ]
         in_specs += [
             pl.BlockSpec((None, 8, chunk_q), lambda b, h, o, i, *_: (b, 0, q_chunk(o, i))),

@@ -65,7 +65,7 @@ class Pattern:
     right: int | None = None
     q_len: int = 0
     kv_len: int = 0
-    """Without the padding."""
+    """Of the operands, whose last block and chunk may be longer."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +116,11 @@ def _gap(tasks):
     for place, task in enumerate(tasks):
         places.setdefault(task.row, []).append(place)
     return min((b - a for row in places.values() for a, b in itertools.pairwise(row)), default=len(tasks))
+
+
+def without_rest(x, end):
+    """``x`` with zeros in its rows from ``end`` on: what lies beyond an operand's end is anything, NaN, too."""
+    return jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 0) < end, x, jnp.zeros_like(x))
 
 
 def tile_range(start, stop, pattern, first_tile, tiles, width):
@@ -172,7 +177,8 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
     q_start, k_start = i * blocks.block_q, c * blocks.chunk_kv
     tiles = range(0, blocks.block_q, blocks.rows)
     straight = not tables and ends_alike(pattern, blocks, chunks * blocks.chunk_kv)
-    padded = pattern.kv_len % blocks.chunk_kv != 0 and not (straight and pattern.right == 0)
+    ragged = pattern.kv_len % blocks.chunk_kv != 0
+    padded = ragged and not (straight and pattern.right == 0)
 
     def when(condition):
         return pl.when(condition) if not isinstance(condition, bool) else lambda body: condition and body()
@@ -245,9 +251,11 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
 
     def gather(task):
         """Adds the weighted values; the last ones make the output."""
-        rows = rows_of(task)
+        rows, values = rows_of(task), v_ref[keys_of(task), :]
+        if ragged and (task.ahead is not None or task.bound is not None):
+            values = without_rest(values, pattern.kv_len - k_start - task.key)  # a weight of zero keeps no NaN out
         part = jnp.dot(
-            p_ref[rows, : task.width], v_ref[keys_of(task), :],
+            p_ref[rows, : task.width], values,
             preferred_element_type=jnp.float32, precision=_precision(dtype),
         )  # fmt: skip
         if task.first is not True:
@@ -455,17 +463,17 @@ def _forward_step(*refs, pattern, blocks, scale, softcap, tables, ids, mask, sin
 def flash_forward(
     q, k, v, *, pattern, blocks, scale, softcap=None, ids=None, tables=None, sinks=None, lse=False, interpret=False
 ):
-    """Attention of padded operands.
+    """Attention of operands of any length, which are not copied.
 
     Args:
-      q: [batch, heads, queries, dim], queries a multiple of ``blocks.block_q``.
-      k, v: [batch, key heads, keys, dim], keys a multiple of ``blocks.chunk_kv``; key heads divide the heads. The
-        values' dim may be another.
-      pattern: a Pattern, with the lengths before padding.
+      q: [batch, heads, queries, dim].
+      k, v: [batch, key heads, keys, dim]; key heads divide the heads. The values' dim may be another.
+      pattern: a Pattern, with these lengths.
       blocks: ForwardBlocks.
       scale: what scores are multiplied by.
       softcap: scores become ``softcap * tanh(score / softcap)``; None leaves them.
-      ids: None, or (int32[batch, queries], int32[batch, keys]): pairs attend whose ids are equal. Needs tables.
+      ids: None, or (int32[batch, queries], int32[batch, keys]), padded to whole blocks and chunks: pairs attend whose
+        ids are equal. Needs tables.
       tables: None, or (states int32[batch or 1, query blocks * key tiles], mask tile int32[query blocks * key tiles],
         mask None or int8[mask tiles, block_q, block_kv]): what to do with each tile. Pairs of a PARTIAL tile attend
         where pattern, ids and its mask tile allow.
@@ -481,7 +489,7 @@ def flash_forward(
     batch, heads, q_len, dim = q.shape
     dim_v = v.shape[3]
     kv_heads, kv_len = k.shape[1:3]
-    group, chunks = heads // kv_heads, kv_len // blocks.chunk_kv
+    group, q_blocks, chunks = heads // kv_heads, pl.cdiv(q_len, blocks.block_q), pl.cdiv(kv_len, blocks.chunk_kv)
     states, tile_of, mask = tables or (None, None, None)
     block_q, chunk_kv = blocks.block_q, blocks.chunk_kv
 
@@ -503,7 +511,7 @@ def flash_forward(
     if ids is not None:
         operands += [
             jax.lax.broadcast_in_dim(ids[0], (*ids[0].shape, LANES), (0, 1)),
-            jax.lax.broadcast_in_dim(ids[1], (batch, 8, kv_len), (0, 2)),
+            jax.lax.broadcast_in_dim(ids[1], (batch, 8, ids[1].shape[1]), (0, 2)),
         ]
         in_specs += [
             pl.BlockSpec((None, block_q, LANES), lambda b, h, i, c, *_: (b, i, 0)),
@@ -542,7 +550,7 @@ def flash_forward(
             mask=mask is not None,
             sinks=sinks is not None,
             lse=lse,
-            q_blocks=q_len // block_q,
+            q_blocks=q_blocks,
             chunks=chunks,
         )
 
@@ -551,7 +559,7 @@ def flash_forward(
         out_shape=out_shape,
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2 if tables is not None else 0,
-            grid=(batch, heads, q_len // block_q, chunks),
+            grid=(batch, heads, q_blocks, chunks),
             in_specs=in_specs,
             out_specs=out_specs,
             scratch_shapes=scratch,

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pallas_flash import BackwardBlocks, ForwardBlocks
+from pallas_flash import BackwardBlocks, ForwardBlocks, attention
 from pallas_flash.config import Shape, even, fit_backward, fit_forward, one_pass, round_up, table_tile
 from pallas_flash.kernels.flash_forward import Pattern, ends_alike
 from pallas_flash.target import Target
@@ -117,3 +119,32 @@ def test_a_causal_window_is_several_blocks_where_that_pads_little(window, block)
         batch=1, heads=4, kv_heads=1, dim=128, dim_v=128, itemsize=2, tables=False, target=Target(), **lengths
     )
     assert fit_forward(ForwardBlocks(), shape, None).block_q == block
+
+
+def copied(jaxpr, least):
+    """What pads or cuts an array of so many elements outside of kernels."""
+    found = []
+    for equation in jaxpr.eqns:
+        name, sizes = equation.primitive.name, [x.aval.size for x in (*equation.invars, *equation.outvars)]
+        if name in ("pad", "slice", "dynamic_slice", "concatenate") and max(sizes) >= least:
+            found.append(name)
+        inside = jax.tree.leaves(list(equation.params.values())) if name != "pallas_call" else ()
+        for one in inside:
+            inner = getattr(one, "jaxpr", one)
+            found += copied(inner, least) if hasattr(inner, "eqns") else []
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [{"causal": True}, {}, {"causal": True, "window": 700}, {"causal": True, "mask": "rule"}]
+)
+def test_a_length_that_no_block_divides_is_not_copied(options):
+    options = {**options, "mask": lambda q, k: (q - k) % 3 == 0} if "mask" in options else options
+    q, k, v = (jax.ShapeDtypeStruct((1, heads, 5001, 128), jnp.bfloat16) for heads in (4, 2, 2))
+
+    def gradients(*operands):
+        out, pull = jax.vjp(lambda *x: attention(*x, **options), *operands)
+        return out, pull(out)
+
+    traced = jax.make_jaxpr(gradients)(q, k, v)
+    assert copied(traced.jaxpr, 2 * 5001 * 128) == []
