@@ -158,7 +158,7 @@ OURS_BAND = tuple({"forward": forward_blocks(q, 1, block_kv=kv)} for q in (1024,
 """Where a window is narrower than a block of queries: all its keys are in straight code."""
 
 # Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
-OURS_WIDE = (OURS[0], *_forward((2048, 2), (1024, 2), (2048, 4), ahead=7))
+OURS_WIDE = (OURS[0], *_forward((2048, 2), (1024, 2), ahead=7), OURS[2])
 """There a task takes half the time, and waits as long for its maximum: more tasks ahead are tried, too."""
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
 _WIDE_BACKWARD = _gradients((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512))
