@@ -10,7 +10,7 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import CHIPS
 from ratchet.values.omission import Unmodelled
 from ratchet.values.status import Status
-from tests.tiers import slow, slow_but
+from tests.tiers import slow_but
 
 NAMED = {one.name: one for one in PROGRAMS}
 
@@ -36,13 +36,14 @@ def test_a_kernel_that_sends_is_executed_and_modelled_on_every_device(judged, to
     assert said.score.band.low_ms < said.score.latency_ms < said.score.band.high_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wrong", "status", "why"),
     [
         ("a shift by one", "no barrier before the first copy, nor the compiler's", Status.MEMORY_HAZARD, "chips_race"),
-        slow("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
-        slow("as many rows as the chip's number", "as many are waited for as were sent", Status.DEADLOCK, "kernel.py:"),
-        slow("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
+        ("a broadcast from the first", "from the second", Status.DEADLOCK, "kernel.py:"),
+        ("as many rows as the chip's number", "as many are waited for as were sent", Status.DEADLOCK, "kernel.py:"),
+        ("all-to-all, straight", "an index past the last chip", Status.OUT_OF_BOUNDS, "kernel.py:"),
     ],
 )
 def test_what_is_wrong_between_eight_chips_is_refused_with_its_line(judged, name, wrong, status, why):

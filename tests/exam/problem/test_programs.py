@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.imports import HERE
+from tests.tiers import slow_but
 
 CALLS = """
 from types import SimpleNamespace
@@ -27,7 +28,7 @@ for number in range(10):
 """
 
 
-@pytest.mark.parametrize("call", ["jnp.linalg.qr(tied(scale))[0]", "jnp.linalg.inv(tied(scale))"])
+@pytest.mark.parametrize("call", slow_but(1, ["jnp.linalg.qr(tied(scale))[0]", "jnp.linalg.inv(tied(scale))"]))
 def test_calls_of_lapack_that_run_at_once_do_not_wait_for_each_other(call):
     """On a device of XLA's default they do, for ever: more of them than threads, each waiting for others' threads."""
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as a judge's child has it; more spin against each other
