@@ -13,6 +13,7 @@ from pallas_flash.dot_product import dot_product_attention
 from pallas_flash.kernels.flash_backward import BackwardBlocks
 from pallas_flash.kernels.flash_forward import ForwardBlocks
 from pallas_flash.kernels.paged_decode import PagedBlocks
+from pallas_flash.kernels.paged_prefill import PrefillBlocks
 from pallas_flash.operator import attention
 from pallas_flash.serving import latent_attention, paged_attention
 
@@ -21,6 +22,7 @@ __all__ = [
     "Config",
     "ForwardBlocks",
     "PagedBlocks",
+    "PrefillBlocks",
     "attention",
     "dot_product_attention",
     "latent_attention",

@@ -1,4 +1,4 @@
-"""``paged_attention`` and ``latent_attention``: decoding against a cache in pages."""
+"""``paged_attention`` and ``latent_attention``: decoding and chunked prefill against a cache in pages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from pallas_flash import dense
 from pallas_flash.config import TABLE_ENTRIES
 from pallas_flash.kernels.paged_decode import PagedBlocks, paged_decode
+from pallas_flash.kernels.paged_prefill import PrefillBlocks, paged_prefill
 from pallas_flash.target import by_platform
 
 ROWS_OF = {"bfloat16": 16, "int8": 32, "float8_e4m3fn": 32, "float8_e5m2": 32}
@@ -34,34 +35,39 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
     window: int | None = None,
     k_scale: float = 1.0,
     v_scale: float = 1.0,
-    blocks: PagedBlocks | None = None,
+    blocks: PagedBlocks | PrefillBlocks | None = None,
     without_tpu: WithoutTpu = "error",
 ) -> jax.Array:
-    """Attention of one query a sequence against its keys in pages; the order of operands is that of jax's kernel.
+    """Attention of the last queries of sequences against keys in pages; the order of operands is that of jax's kernel.
 
     Args:
-        q: bfloat16[batch, heads, dim]; dim is a multiple of 128.
+        q: bfloat16[batch, heads, dim], one query a sequence; or [batch, heads, chunk, dim], those of its last ``chunk``
+            places, each of which attends the keys up to its own: chunked prefill. Before the first key are zeros. dim
+            is a multiple of 128.
         k_pages, v_pages: [key heads, pages, page, dim] of bfloat16, int8 or float8; key heads divide the heads, and
             each serves as many consecutive heads.
-        lengths: int32[batch], how many keys a sequence has, at most what its pages hold; one with 0 gives zeros.
+        lengths: int32[batch], how many keys a sequence has, at most what its pages hold, those of its chunk among
+            them; one with 0 gives zeros.
         page_indices: int32[batch, pages of a sequence]; entries behind a length are not read.
         scale: of the scores; 1 / sqrt(dim) by default.
         softcap: scores become ``softcap * tanh(score / softcap)`` before the softmax.
-        window: only the last so many keys attend.
+        window: a query attends only the last so many keys.
         k_scale, v_scale: what the caches' elements are to be multiplied with.
-        blocks: how the cache is cut.
+        blocks: how the work is cut; PrefillBlocks for chunks.
         without_tpu: on another platform JAX's own error, or plain XLA with the sequences gathered.
 
     Returns:
-        bfloat16[batch, heads, dim].
+        bfloat16, of the shape of q.
 
     Raises:
         ValueError: for operands that are not as above; all findings at once.
     """
-    findings = _findings(q, k_pages, lengths, page_indices)
+    findings = _findings(q, k_pages, lengths, page_indices, (3, 4))
     if k_pages.shape != v_pages.shape or k_pages.dtype != v_pages.dtype:
         findings.append(f"k_pages are {_named(k_pages)} and v_pages {_named(v_pages)}, wanted the same")
-    if k_pages.ndim == q.ndim + 1 and k_pages.shape[-1] != q.shape[-1]:
+    if blocks is not None and isinstance(blocks, PrefillBlocks) != (q.ndim == 4):
+        findings.append(f"blocks are {type(blocks).__name__}, wanted PagedBlocks for one query, PrefillBlocks for more")
+    if k_pages.ndim == 4 and q.ndim in (3, 4) and k_pages.shape[-1] != q.shape[-1]:
         findings.append(f"pages have dim {k_pages.shape[-1]} and q {q.shape[-1]}, wanted the same")
     for name, value in (("softcap", softcap), ("window", window)):
         if value is not None and not value > 0:
@@ -71,7 +77,8 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
         "scale": (q.shape[-1] ** -0.5 if scale is None else scale) * k_scale,
         "softcap": softcap, "window": window, "v_scale": v_scale,
     }  # fmt: skip
-    kernel = functools.partial(paged_decode, **settings, blocks=blocks or PagedBlocks())
+    kernel: Callable[..., Any] = paged_decode if q.ndim == 3 else paged_prefill
+    kernel = functools.partial(kernel, **settings, blocks=blocks or (PagedBlocks() if q.ndim == 3 else PrefillBlocks()))
     plain = functools.partial(_plain, **settings)
     return by_platform(kernel, _elsewhere(plain, without_tpu), q, k_pages, v_pages, lengths, page_indices)
 
@@ -139,11 +146,13 @@ def _plain(  # noqa: PLR0913 - the kernel's operands
         jnp.moveaxis(pool[:, table], 0, 1).reshape(len(q), pool.shape[0], -1, pool.shape[-1]).astype(q.dtype)
         for pool in (k, v)
     )
+    queries = q if q.ndim == 4 else q[:, :, None]
     place, length = jnp.arange(keys.shape[2]), lengths[:, None, None, None]
-    attended = (place < length) & (place >= (0 if window is None else length - window))
+    own = length - queries.shape[2] + jnp.arange(queries.shape[2])[:, None]
+    attended = (place <= own) & (place > (-1 if window is None else own - window))
     values = jnp.where(place[:, None] < length, values, jnp.zeros_like(values))  # what lies behind may be anything
-    out, _ = dense.forward(q[:, :, None], keys, values, None, attended, scale=scale, softcap=softcap)
-    return (out[:, :, 0].astype(jnp.float32) * v_scale).astype(q.dtype)
+    out, _ = dense.forward(queries, keys, values, None, attended, scale=scale, softcap=softcap)
+    return (out.astype(jnp.float32) * v_scale).astype(q.dtype).reshape(q.shape[:-1] + out.shape[-1:])
 
 
 def _named(array: Any) -> str:
@@ -155,10 +164,10 @@ def _refuse(name: str, findings: list[str]) -> None:
         raise ValueError(f"{name}: {'; '.join(findings)}")
 
 
-def _findings(q: Any, pages: Any, lengths: Any, table: Any) -> list[str]:
-    if q.ndim != 3 or pages.ndim != 4 or lengths.ndim != 1 or table.ndim != 2:
-        given = ", ".join(map(_named, (q, pages, lengths, table)))
-        return [f"got {given}, wanted q[batch, heads, dim], pages, lengths[batch], indices[batch, pages]"]
+def _findings(q: Any, pages: Any, lengths: Any, table: Any, ndims: tuple[int, ...] = (3,)) -> list[str]:
+    if q.ndim not in ndims or pages.ndim != 4 or lengths.ndim != 1 or table.ndim != 2:
+        given, more = ", ".join(map(_named, (q, pages, lengths, table))), "chunk, " if 4 in ndims else ""
+        return [f"got {given}, wanted q[batch, heads, {more}dim], pages, lengths[batch], indices[batch, pages]"]
     found = []
     if not len(q) == len(lengths) == len(table):
         found.append(f"q has {len(q)} sequences, lengths {len(lengths)}, indices {len(table)}, wanted the same")
@@ -171,8 +180,8 @@ def _findings(q: Any, pages: Any, lengths: Any, table: Any) -> list[str]:
     elif pages.shape[2] % ROWS_OF[pages.dtype.name]:
         rows = ROWS_OF[pages.dtype.name]
         found.append(f"pages hold {pages.shape[2]} keys, wanted a multiple of {rows} in {pages.dtype}")
-    if q.shape[2] % _LANES:
-        found.append(f"dim is {q.shape[2]}, wanted a multiple of {_LANES}")
+    if q.shape[-1] % _LANES:
+        found.append(f"dim is {q.shape[-1]}, wanted a multiple of {_LANES}")
     if table.size > TABLE_ENTRIES:
         found.append(f"{table.size} indices, at most {TABLE_ENTRIES} fit in scalar memory")
     return found

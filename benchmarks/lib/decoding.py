@@ -1,10 +1,11 @@
 """Decoding, modelled: one chip and four, ours and JAX's kernels, at the same shapes.
 
 ``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.tpu.chips.fitted``)
-on the chips of the row; ``x floor`` the whole program over it, on four chips with their launch barrier before the
-program (``launch us``, of the chip that ends it last). ``kernel x floor`` is the kernel on that chip, which waits for
-the others least: its own part and the combining. ``best of`` says which block sizes of a peer were tried. All sequences
-are full but where a shape is ragged; pages are permuted.
+on the chips of the row, of chunks that of the products at the matrix units' peak if it is longer; ``x floor`` the whole
+program over it, on four chips with their launch barrier before the program (``launch us``, of the chip that ends it
+last). ``kernel x floor`` is the kernel on that chip, which waits for the others least: its own part and the combining.
+``best of`` says which block sizes of a peer were tried. All sequences are full but where a shape is ragged; pages are
+permuted.
 """
 
 from __future__ import annotations
@@ -47,11 +48,21 @@ class Shape:
     """Only the last so many keys attend; 0 for all."""
     dtype: str = "bfloat16"
     """Of the cache."""
+    chunk: int = 0
+    """Queries of each sequence, at its last places; 0 for one, which is decoding."""
+
+    @property
+    def floor_us(self) -> float:
+        """Of the cache's bytes at the bandwidth that DMAs reach, or of the products at the matrix units' peak."""
+        seen = self.lengths.astype(int)[:, None] - np.arange(self.chunk)
+        pairs = int(np.minimum(seen, self.window or self.context).clip(0).sum()) * self.q_heads
+        bytes_s = self.cache_bytes / V5E.achievable_hbm_bytes_per_s
+        return 1e6 * max(bytes_s, 4 * pairs * self.head_dim / V5E.peak_bf16_flops)
 
     @property
     def cache_bytes(self) -> int:
         """Of the keys that attend, and their values."""
-        keys = np.minimum(self.lengths, self.window or self.context).sum()
+        keys = np.minimum(self.lengths, self.window + self.chunk if self.window else self.context).sum()
         return int(keys) * self.kv_heads * self.head_dim * jnp.dtype(self.dtype).itemsize * 2
 
     @property
@@ -83,8 +94,11 @@ SERVING = (
     Shape(name="window 4096, ragged", q_heads=32, kv_heads=8, batch=32, context=16384, window=4096, ragged=True),
     Shape(name="int8", dtype="int8", **NARROW),
     Shape(name="float8", dtype="float8_e4m3fn", **NARROW),
+    Shape(name="chunks of 512", q_heads=32, kv_heads=8, batch=4, context=8192, chunk=512),
+    Shape(name="chunks of 512, short", q_heads=32, kv_heads=8, batch=8, context=2048, chunk=512),
+    Shape(name="chunk of 2048", q_heads=32, kv_heads=8, context=16384, chunk=2048),
 )
-"""On one chip: what is served besides, Gemma 3's heads and window among them."""
+"""On one chip: what is served besides, Gemma 3's heads and window and chunked prefill among them."""
 
 
 def table_of(shape: Shape, chips: int) -> np.ndarray:
@@ -107,7 +121,8 @@ def paged_operands(shape: Shape) -> tuple[list[Any], dict[int, np.ndarray]]:
     """Queries, caches, lengths and table of one chip, and the values of the last two."""
     table = table_of(shape, 1)[0]
     pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), jnp.dtype(shape.dtype))
-    queries = struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16)
+    chunk = (shape.chunk,) if shape.chunk else ()
+    queries = struct((shape.batch, shape.q_heads, *chunk, shape.head_dim), jnp.bfloat16)
     avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
     return avals, {3: shape.lengths, 4: table}
 
@@ -141,18 +156,18 @@ def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
 
 
 def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
-    """JAX's ``ragged_paged_attention``, every sequence with one query."""
+    """JAX's ``ragged_paged_attention``, every sequence with one query or a chunk of them."""
     from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
 
     steering: dict[int | str, np.ndarray] = {
         2: shape.lengths,
         3: table_of(shape, 1)[0],
-        4: np.arange(shape.batch + 1, dtype=np.int32),
+        4: max(1, shape.chunk) * np.arange(shape.batch + 1, dtype=np.int32),
         5: np.array([shape.batch], np.int32),
     }
     pool = (steering[3].size, shape.page, 2 * shape.kv_heads, shape.head_dim)
     avals = [
-        struct((shape.batch, shape.q_heads, shape.head_dim), jnp.bfloat16),
+        struct((shape.batch * max(1, shape.chunk), shape.q_heads, shape.head_dim), jnp.bfloat16),
         struct(pool, jnp.dtype(shape.dtype)),
         *(struct(array.shape, jnp.int32) for array in steering.values()),
     ]
@@ -162,7 +177,7 @@ def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
         sliding_window=shape.window or None,
         **scales_of(shape),
         num_kv_pages_per_block=pages_at_once,
-        num_queries_per_block=8,
+        num_queries_per_block=128 if shape.chunk else 8,
         vmem_limit_bytes=100 << 20,
     )
     steering["kernel:3"] = np.zeros(2, np.int32)  # a constant of its own, which XLA computes
@@ -191,7 +206,7 @@ def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], worke
 def offered(shape: Shape) -> dict[str, Callable[..., Timeline]]:
     """The peers that have what a shape asks for."""
     peers: dict[str, Callable[..., Timeline]] = {"jax ragged_paged_attention": ragged_peer}
-    if not shape.window and shape.dtype == "bfloat16":
+    if not shape.window and not shape.chunk and shape.dtype == "bfloat16":
         peers["jax paged_attention"] = paged_peer
     return peers
 
@@ -200,7 +215,7 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
     """One line of the table."""
     us = 1e6 / timeline.clock_hz
     chips = timeline.chips or (timeline,)
-    floor = shape.cache_bytes / len(chips) / V5E.achievable_hbm_bytes_per_s * 1e6
+    floor = shape.floor_us / len(chips)
     kernel = min(sum(op.cycles for op in chip.ops if op.opcode == "custom-call") for chip in chips) * us
     return {
         "shape": shape.name,
@@ -214,7 +229,7 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
         "x floor": timeline.cycles * us / floor,
         "launch us": max(chip.launch_cycles for chip in chips) * us,
         "kernel x floor": kernel / floor,
-        "tokens/s": shape.batch / (timeline.cycles * us) * 1e6,
+        "tokens/s": shape.batch * max(1, shape.chunk) / (timeline.cycles * us) * 1e6,
         "best of": best_of,
     }
 

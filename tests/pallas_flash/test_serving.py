@@ -1,7 +1,8 @@
-"""Decoding from pages: the compiled kernel's values and plain XLA's, against float64; what is refused."""
+"""Decoding and chunks of queries from pages: compiled values and plain XLA's, against float64; what is refused."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pallas_flash import PagedBlocks, latent_attention, paged_attention
+from pallas_flash import PagedBlocks, PrefillBlocks, latent_attention, paged_attention
 from ratchet.tpu import library
 
 
@@ -25,6 +26,8 @@ class Shape:
     pages: int = 6
     dtype: Any = jnp.bfloat16
     rows: int = 64
+    chunk: int = 0
+    """Queries of each sequence, at its last places; 0 for one without a dimension of its own."""
     options: dict[str, Any] = field(default_factory=dict)
 
     def arrays(self) -> tuple[jnp.ndarray, ...]:
@@ -43,7 +46,8 @@ class Shape:
                 behind[:, length:] = np.nan if self.dtype == jnp.bfloat16 else 7
                 cache[:, own] = behind.reshape(cache[:, own].shape)
             caches.append(cache)
-        q = random.standard_normal((len(self.lengths), self.heads, self.dim))
+        chunk = (self.chunk,) if self.chunk else ()
+        q = random.standard_normal((len(self.lengths), self.heads, *chunk, self.dim))
         operands = (np.array(q, jnp.bfloat16), *caches, np.array(self.lengths, np.int32), table)
         return tuple(map(jnp.asarray, operands))
 
@@ -53,20 +57,21 @@ class Shape:
         k, v = k * self.options.get("k_scale", 1.0), v * self.options.get("v_scale", 1.0)
         if value_dim is not None:
             v = k[..., :value_dim]
-        out = np.zeros((*q.shape[:2], v.shape[-1]))
+        q = q if self.chunk else q[:, :, None]
+        out = np.zeros((*q.shape[:3], v.shape[-1]))
         for b, length in enumerate(self.lengths):
             own = table[b].astype(int)
-            for head in range(self.heads if length else 0):
-                key = head // (self.heads // self.kv_heads)
-                keys, values = (one[key, own].reshape(-1, one.shape[-1])[:length] for one in (k, v))
-                scores = keys @ q[b, head] * self.dim**-0.5
+            for head, at in itertools.product(range(self.heads), range(max(0, q.shape[2] - length), q.shape[2])):
+                key, seen = head // (self.heads // self.kv_heads), length - q.shape[2] + at + 1
+                keys, values = (one[key, own].reshape(-1, one.shape[-1])[:seen] for one in (k, v))
+                scores = keys @ q[b, head, at] * self.dim**-0.5
                 if cap := self.options.get("softcap"):
                     scores = cap * np.tanh(scores / cap)
                 if window := self.options.get("window"):
-                    scores[: max(0, length - window)] = -np.inf
+                    scores[: max(0, seen - window)] = -np.inf
                 weights = np.exp(scores - scores.max())
-                out[b, head] = weights / weights.sum() @ values
-        return out
+                out[b, head, at] = weights / weights.sum() @ values
+        return out if self.chunk else out[:, :, 0]
 
 
 CASES = {
@@ -80,6 +85,15 @@ CASES = {
         options={"k_scale": 0.25, "v_scale": 0.5},
     ),
     "float8": Shape(lengths=(128, 33), heads=16, page=32, pages=4, dtype=jnp.float8_e4m3fn),
+    "a chunk, ragged": Shape(lengths=(300, 0, 40, 256), pages=20, chunk=130, rows=128),
+    "a chunk of a few, soft cap": Shape(lengths=(91, 2), chunk=5, options={"softcap": 5.0}),
+    "a chunk, window": Shape(
+        lengths=(400, 129), kv_heads=4, page=32, pages=16, chunk=200, rows=128, options={"window": 70}
+    ),
+    "a chunk, pages that lanes do not divide": Shape(lengths=(470, 100), page=48, pages=10, chunk=48, rows=96),
+    "a chunk, int8": Shape(
+        lengths=(250, 33), page=32, pages=8, chunk=32, dtype=jnp.int8, options={"k_scale": 0.25, "v_scale": 0.5}
+    ),
 }  # fmt: skip
 SLOW = [pytest.param(name, marks=pytest.mark.slow) if at else name for at, name in enumerate(CASES)]
 
@@ -87,7 +101,8 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) if at else name for at, name 
 @pytest.mark.parametrize("name", SLOW)
 def test_the_compiled_kernel_decodes_as_float64_does(name: str) -> None:
     shape = CASES[name]
-    blocks = PagedBlocks(rows=shape.rows * shape.kv_heads)
+    whole = PagedBlocks(rows=shape.rows * shape.kv_heads)
+    blocks = PrefillBlocks(rows=shape.heads // shape.kv_heads * 64, keys=shape.rows) if shape.chunk else whole
 
     def decode(*operands: Any) -> Any:
         return paged_attention(*operands, **shape.options, blocks=blocks)
@@ -133,6 +148,8 @@ def test_latents_in_plain_xla() -> None:
     ("changes", "said"),
     [
         ({"q": (3, 8)}, r"got bfloat16\[3,8\]"),
+        ({"q": (3, 8, 5, 256)}, "pages have dim 128 and q 256"),
+        ({"q": (3, 8, 5, 128), "blocks": PagedBlocks()}, "blocks are PagedBlocks, wanted .* PrefillBlocks for more"),
         ({"q": (3, 9, 128)}, "9 heads on 2 key heads"),
         ({"q": (3, 8, 96), "k_pages": (2, 18, 16, 96), "v_pages": (2, 18, 16, 96)}, "dim is 96, wanted a multiple"),
         ({"k_pages": (2, 18, 16, 256)}, r"v_pages bfloat16\[2,18,16,128\], wanted the same; pages have dim 256"),
