@@ -21,8 +21,8 @@ FORWARD_LIMIT, BACKWARD_LIMIT = 55 / 64, 15 / 16
 """Share of VMEM that a kernel may take at most: the compiler keeps some for itself."""
 BAND = 1024
 """Queries of a block at most where a causal window is narrower: its code grows with them."""
-TABLE_TILES = (256, 512, 1024)
-"""What a tile may be, unless the caller says."""
+TABLE_TILE, TABLE_TILES = 512, (256, 512, 1024)
+"""What a tile is, and what it may be for a mask, unless the caller says."""
 TABLE_ENTRIES = 1 << 17
 """Tiles that a table may list: it is in scalar memory, of which TPU v5e has 1 MiB."""
 
@@ -82,7 +82,7 @@ def round_up(length: int, unit: int) -> int:
 def even(length: int, most: int) -> int:
     """A block of at most about ``most``, at least about half, that cuts ``length`` into equal parts with least padding.
 
-    Of several with as little, one of whole blocks of 512 keys, then the largest.
+    Of several with as little, one of whole blocks of KEYS keys, then the largest.
     """
     unit = LANES if length <= 2 * LANES or most < 2 * LANES else 2 * LANES
     fewest = -(-length // most)

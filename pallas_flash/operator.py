@@ -104,7 +104,7 @@ def attention(  # noqa: PLR0913 - a public operator: every option is a keyword w
         tables=mask is not None or segment_ids is not None,
     )  # fmt: skip
     listed = None if mask is None else Mask.of(mask, q_len, kv_len)
-    wanted = config.table_tile or (suited_tile(pattern, listed, cut.TABLE_TILES) if listed else 512)
+    wanted = config.table_tile or (suited_tile(pattern, listed, cut.TABLE_TILES) if listed else cut.TABLE_TILE)
     tile = cut.table_tile(wanted, shape) if shape.tables else None
     backward, parts = cut.fit_backward(config.backward or tuned.lookup(shape).backward, shape, tile)
     plan = Plan(
