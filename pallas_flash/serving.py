@@ -19,7 +19,7 @@ from pallas_flash.target import by_platform
 ROWS_OF = {"bfloat16": 16, "int8": 32, "float8_e4m3fn": 32, "float8_e5m2": 32}
 """Keys of a page are a multiple of so many, by the dtype of the cache: what a tile of VMEM holds."""
 _LANES = 128
-_LATENT = PagedBlocks(rows=2048, depth=2)
+_LATENT = PagedBlocks(keys=512, tasks=4, depth=2)
 WithoutTpu = Literal["error", "fallback"]
 
 
@@ -48,7 +48,7 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
             each serves as many consecutive heads.
         lengths: int32[batch], how many keys a sequence has, at most what its pages hold, those of its chunk among
             them; one with 0 gives zeros.
-        page_indices: int32[batch, pages of a sequence]; entries behind a length are not read.
+        page_indices: int32[batch, pages of a sequence], clamped to the pool; entries behind a length are not read.
         scale: of the scores; 1 / sqrt(dim) by default.
         softcap: scores become ``softcap * tanh(score / softcap)`` before the softmax.
         window: a query attends only the last so many keys.

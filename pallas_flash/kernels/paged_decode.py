@@ -3,10 +3,14 @@
 q: bfloat16[BATCH, HEADS, DIM]; k, v: [KV_HEADS, POOL, PAGE, DIM] of bfloat16, int8 or float8; lengths: int32[BATCH],
 keys of each sequence; table: int32[BATCH, PAGES], the pages that hold them, in order. The bytes of the cache bound it.
 
-One grid step walks the blocks of all sequences, a few pages of all heads each, with some blocks under way across the
-ends of sequences. In a block every stage is done for all heads before the next one, so that what one head waits for is
-hidden behind the others. A window begins at the block that holds its first key. Without v, the first columns of k are
-the values, too (the latents of DeepSeek's attention).
+One grid step walks the blocks of all sequences, a few pages of all heads each, with some under way across the ends of
+sequences. A turn takes one block, or several where key heads are few: every stage is done for all heads of all its
+blocks before the next one, so that what one waits for is hidden behind the others. Each block has a softmax of its own,
+and is then added to the sums of its sequence. A window begins at the block that holds its first key. Without v, the
+first columns of k are the values, too (the latents of DeepSeek's attention).
+
+The compiler's checks of every copy's bounds would take a fifth of the time where there is one key head. Pages are
+clamped to the pool instead.
 """
 
 import functools
@@ -17,7 +21,6 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-PIECE = 512  # keys whose scores are held together
 LOG2E = 1.4426950408889634  # exp(x) = exp2(x * LOG2E)
 
 
@@ -25,10 +28,12 @@ LOG2E = 1.4426950408889634  # exp(x) = exp2(x * LOG2E)
 class PagedBlocks:
     """How the cache is cut."""
 
-    rows: int = 4096
-    """Of keys in a block, all key heads together."""
-    depth: int = 3
-    """Blocks under way."""
+    keys: int = 256
+    """Of a block, in whole pages."""
+    tasks: int = 8
+    """Blocks of a turn, times key heads, at the least."""
+    depth: int = 4
+    """Turns under way."""
     vmem_limit_bytes: int = 100 << 20
 
 
@@ -41,6 +46,9 @@ class _Sizes:
     group: int
     page: int
     at_once: int
+    """Pages of a block."""
+    together: int
+    """Blocks of a turn."""
     depth: int
     scale: float
     softcap: float | None
@@ -55,16 +63,26 @@ class _Sizes:
         return self.at_once * self.page
 
     @property
-    def pieces(self) -> list[slice]:
-        """Of the keys of a block."""
-        return [slice(first, min(first + PIECE, self.keys)) for first in range(0, self.keys, PIECE)]
+    def slots(self) -> int:
+        """Of the ring."""
+        return self.depth * self.together
+
+
+def _finite(m):
+    """A maximum as something to subtract: 0 where nothing attends."""
+    return jnp.where(m == -jnp.inf, 0.0, m)
+
+
+def _product(a, b, contract):
+    """``b`` as it is in the cache: the compiler converts narrow elements on their way into the matrix units."""
+    return jax.lax.dot_general(a, b, (((1,), (contract,)), ((), ())), preferred_element_type=jnp.float32)
 
 
 def _decode(lengths, table, q_ref, *refs, sizes):
     """refs: the caches in HBM, the output; q scaled, the rings of the caches, their semaphores, acc, m and l."""
     caches, (o_ref, q_rows, *rings, here, acc_ref, m_ref, l_ref) = refs[: sizes.caches], refs[sizes.caches :]
-    k_ring, v_ring = rings[0], rings[-1]
-    batch, keys, heads = sizes.batch, sizes.keys, range(sizes.kv_heads)
+    k_pages, k_ring, v_ring = caches[0], rings[0], rings[-1]
+    batch, keys, heads, together = sizes.batch, sizes.keys, range(sizes.kv_heads), range(sizes.together)
 
     def first_key(b):
         return 0 if sizes.window is None else jnp.maximum(lengths[b] - sizes.window, 0)
@@ -81,46 +99,55 @@ def _decode(lengths, table, q_ref, *refs, sizes):
         done = i + 1 >= end(jnp.minimum(b, batch - 1))
         return jnp.where(done, b + 1, b), jnp.where(done, begin(b + 1), i + 1)
 
+    def blocks_from(b, i):
+        """Those of a turn, and the first of the next one."""
+        found = [(b, i)]
+        for _ in together:
+            found.append(next_block(*found[-1]))
+        return found[:-1], found[-1]
+
+    def keys_left(b, i):
+        """From the first key of a block to the end of its sequence; none behind the last sequence."""
+        return jnp.where(b < batch, lengths[jnp.minimum(b, batch - 1)] - i * keys, 0)
+
     def copies(b, i, n, slot):
-        page, rows = table[b, i * sizes.at_once + n], pl.ds(n * sizes.page, sizes.page)
+        page = jnp.clip(table[b, i * sizes.at_once + n], 0, k_pages.shape[1] - 1)
+        rows = pl.ds(n * sizes.page, sizes.page)
         return [
             pltpu.make_async_copy(cache.at[:, page], ring.at[slot, :, rows], here.at[number, slot])
             for number, (cache, ring) in enumerate(zip(caches, rings, strict=True))
         ]
 
-    def some_pages(b, i, slot, do):
-        """``do`` the copies of the pages that a block has, where it does not have all."""
-        left = lengths[b] - i * keys
+    def each_page(b, i, slot, do, whole):
+        """``do`` the copies of a block's pages; ``whole`` where it has all of them."""
+        pages = pl.cdiv(keys_left(b, i), sizes.page)
+        pl.when(pages >= sizes.at_once)(whole)
 
-        @pl.when(left <= keys - sizes.page)
+        @pl.when(pages < sizes.at_once)
         def _some():
-            for n in range(sizes.at_once - 1):
-
-                @pl.when(n * sizes.page < left)
-                def _page(n=n):
-                    for copy in copies(b, i, n, slot):
-                        do(copy)
-
-        return left > keys - sizes.page
+            @pl.loop(0, pages)
+            def _page(n):
+                for copy in copies(b, i, n, slot):
+                    do(copy)
 
     def fetch(b, i, slot):
-        @pl.when(b < batch)
-        def _start():
-            @pl.when(some_pages(b, i, slot, lambda copy: copy.start()))
-            def _whole():
-                for n in range(sizes.at_once):
-                    for copy in copies(b, i, n, slot):
-                        copy.start()
+        def whole():
+            for n in range(sizes.at_once):
+                for copy in copies(b, i, n, slot):
+                    copy.start()
+
+        each_page(b, i, slot, lambda copy: copy.start(), whole)
 
     def wait(b, i, slot):
-        @pl.when(some_pages(b, i, slot, lambda copy: copy.wait()))
-        def _whole():
+        def whole():
             for number, ring in enumerate(rings):
                 pltpu.make_async_copy(ring.at[slot], ring.at[slot], here.at[number, slot]).wait()
 
+        each_page(b, i, slot, lambda copy: copy.wait(), whole)
+
     zero = jnp.int32(0)
     ahead = (zero, jnp.int32(begin(zero)))
-    for slot in range(sizes.depth):
+    for slot in range(sizes.slots):
         fetch(*ahead, slot)
         ahead = next_block(*ahead)
     factor = sizes.scale * LOG2E if sizes.softcap is None else sizes.scale / sizes.softcap
@@ -131,75 +158,65 @@ def _decode(lengths, table, q_ref, *refs, sizes):
         for head in heads:
             q_rows[b, head] = q[head * sizes.group : (head + 1) * sizes.group]
 
-    def block(t, carry):
-        b, i, *ahead = carry
-        slot = jax.lax.rem(t, sizes.depth)
-        left = lengths[b] - i * keys
-        wait(b, i, slot)
+    def turn(t, carry):
+        blocks, following = blocks_from(*carry[:2])
+        slots = [jax.lax.rem(t, sizes.depth) * sizes.together + n for n in together]
+        left = [keys_left(*block) for block in blocks]
+        own = [jnp.minimum(b, batch - 1) for b, _ in blocks]
+        for (b, i), slot, some in zip(blocks, slots, left, strict=True):
+            wait(b, i, slot)
 
-        @pl.when(i == begin(b))
-        def _first():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-            l_ref[...] = jnp.zeros_like(l_ref)
+            @pl.when(some < keys)
+            def _partial(slot=slot, some=some):
+                # What lies behind the last key may be anything, and a weight of 0 does not undo a NaN.
+                @pl.loop(jnp.maximum(some, 0) // sizes.page, sizes.at_once)
+                def _page(n):
+                    start = pl.multiple_of(n * sizes.page, sizes.page)
+                    key = start + jax.lax.broadcasted_iota(jnp.int32, (sizes.page, v_ring.shape[3]), 0)
+                    for head in heads:
+                        v = v_ring[slot, head, pl.ds(start, sizes.page)]
+                        v_ring[slot, head, pl.ds(start, sizes.page)] = jnp.where(key < some, v, jnp.zeros_like(v))
 
-        def rows_of(ring, head, piece, columns):
-            return ring[slot, head, piece, :columns].astype(q_ref.dtype)
-
-        @pl.when(left < keys)
-        def _partial():  # what lies behind the last key may be anything, and a weight of 0 does not undo a NaN
-            behind = jax.lax.broadcasted_iota(jnp.int32, v_ring.shape[2:], 0) >= left
-            for head in heads:
-                v = v_ring[slot, head]
-                v_ring[slot, head] = jnp.where(behind, jnp.zeros_like(v), v)
-
-        tasks = [(head, piece) for head in heads for piece in sizes.pieces]
-        scores = {}
-        for head, piece in tasks:
-            k = rows_of(k_ring, head, piece, k_ring.shape[-1])
-            q = q_rows[b, head].astype(q_ref.dtype)
-            score = jax.lax.dot_general(q, k, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
+        tasks = [(n, head) for n in together for head in heads]
+        scores, top, total, found = {}, {}, {}, {}
+        for n, head in tasks:
+            q = q_rows[own[n], head].astype(q_ref.dtype)
+            score = _product(q, k_ring[slots[n], head], 1)
             if sizes.softcap is not None:
                 score = jnp.tanh(score) * (sizes.softcap * LOG2E)
-            key = jax.lax.broadcasted_iota(jnp.int32, score.shape, 1) + piece.start
-            attended = key < left
+            key = jax.lax.broadcasted_iota(jnp.int32, score.shape, 1)
+            attended = key < left[n]
             if sizes.window is not None:
-                attended &= key >= first_key(b) - i * keys
-            scores[head, piece.start] = jnp.where(attended, score, -jnp.inf)
-        before = [m_ref[head] for head in heads]
-        top = before[:]
-        for head, piece in tasks:
-            top[head] = jnp.maximum(top[head], jnp.max(scores[head, piece.start], axis=1, keepdims=True))
-        base = [jnp.where(m == -jnp.inf, 0.0, m) for m in top]
-        rescale = [jnp.exp2(before[head] - base[head]) for head in heads]
-        weights = {
-            (head, piece.start): jnp.exp2(scores[head, piece.start] - base[head][:, :1]) for head, piece in tasks
-        }
-        found, total = (
-            [rescale[head][:, :1] * acc_ref[head] for head in heads],
-            [rescale[head] * l_ref[head] for head in heads],
-        )
-        for head, piece in tasks:
-            p = weights[head, piece.start]
-            v = rows_of(v_ring, head, piece, sizes.v_dim)
-            total[head] += jnp.sum(p, axis=1, keepdims=True)
-            found[head] += jnp.dot(p.astype(v.dtype), v, preferred_element_type=jnp.float32)
+                attended &= key >= first_key(own[n]) - blocks[n][1] * keys
+            scores[n, head] = jnp.where(attended, score, -jnp.inf)
+        for task in tasks:
+            top[task] = jnp.max(scores[task], axis=1, keepdims=True)
+        weights = {task: jnp.exp2(scores[task] - _finite(top[task])) for task in tasks}
+        for n, head in tasks:
+            p = weights[n, head]
+            total[n, head] = jnp.sum(p, axis=1, keepdims=True)
+            found[n, head] = _product(p.astype(q_ref.dtype), v_ring[slots[n], head, :, : sizes.v_dim], 0)
         for head in heads:
-            m_ref[head], l_ref[head], acc_ref[head] = top[head], total[head], found[head]
+            m, weight, acc = m_ref[head], l_ref[head], acc_ref[head]
+            for n in together:
+                first = (blocks[n][1] == begin(own[n])) & (blocks[n][0] < batch)
+                m = jnp.where(first, -jnp.inf, m)
+                weight, acc = (jnp.where(first, 0.0, x) for x in (weight, acc))
+                before, m = m, jnp.maximum(m, top[n, head])
+                kept, share = jnp.exp2(before - _finite(m)), jnp.exp2(top[n, head] - _finite(m))
+                weight = kept * weight + share * total[n, head]
+                acc = kept[:, :1] * acc + share[:, :1] * found[n, head]
+                out = acc * (sizes.v_scale / jnp.where(weight > 0, weight, 1.0))[:, :1]
+                o_ref[own[n], head] = out.astype(o_ref.dtype)  # until the sequence's next block
+            m_ref[head], l_ref[head], acc_ref[head] = m, weight, acc
 
-        fetch(*ahead, slot)
-
-        @pl.when(i + 1 >= end(b))
-        def _done():
-            for head in heads:
-                total = l_ref[head][:, :1]
-                out = acc_ref[head] * (sizes.v_scale / jnp.where(total > 0, total, 1.0))
-                o_ref[b, head] = out.astype(o_ref.dtype)
-
-        return (*next_block(b, i), *next_block(*ahead))
+        coming, later = blocks_from(*carry[2:])
+        for (b, i), slot in zip(coming, slots, strict=True):
+            fetch(b, i, slot)
+        return (*following, *later)
 
     blocks = jax.lax.fori_loop(0, batch, lambda b, n: n + end(b) - begin(b), zero)
-    jax.lax.fori_loop(0, blocks, block, (zero, jnp.int32(begin(zero)), *ahead))
+    jax.lax.fori_loop(0, pl.cdiv(blocks, sizes.together), turn, (zero, jnp.int32(begin(zero)), *ahead))
 
 
 def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v_scale=1.0, v_dim=None, blocks):
@@ -221,10 +238,20 @@ def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v
     (batch, heads, dim), (kv_heads, _, page, _), pages = q.shape, k.shape, table.shape[1]
     caches = [k] if v is None else [k, v]
     sizes = _Sizes(
-        batch=batch, kv_heads=kv_heads, group=heads // kv_heads, page=page, depth=blocks.depth,
-        at_once=min(pages, max(1, blocks.rows // kv_heads // page)), scale=scale, softcap=softcap, window=window,
-        v_scale=v_scale, v_dim=v.shape[-1] if v is not None else v_dim, caches=len(caches),
-    )  # fmt: skip
+        batch=batch,
+        kv_heads=kv_heads,
+        group=heads // kv_heads,
+        page=page,
+        at_once=min(pages, max(1, blocks.keys // page)),
+        together=pl.cdiv(blocks.tasks, kv_heads),
+        depth=blocks.depth,
+        scale=scale,
+        softcap=softcap,
+        window=window,
+        v_scale=v_scale,
+        v_dim=v_dim if v is None else v.shape[-1],
+        caches=len(caches),
+    )
     in_hbm, in_vmem = pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pltpu.VMEM)
     in_smem = pl.BlockSpec(memory_space=pltpu.SMEM)
     rows = (kv_heads, sizes.group)
@@ -235,12 +262,12 @@ def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v
         out_specs=in_vmem,
         scratch_shapes=[
             pltpu.VMEM((batch, *rows, dim), jnp.float32),
-            *(pltpu.VMEM((blocks.depth, kv_heads, sizes.keys, one.shape[-1]), one.dtype) for one in caches),
-            pltpu.SemaphoreType.DMA((len(caches), blocks.depth)),
+            *(pltpu.VMEM((sizes.slots, kv_heads, sizes.keys, one.shape[-1]), one.dtype) for one in caches),
+            pltpu.SemaphoreType.DMA((len(caches), sizes.slots)),
             pltpu.VMEM((*rows, sizes.v_dim), jnp.float32),
             *[pltpu.VMEM((*rows, 128), jnp.float32)] * 2,
         ],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes, disable_bounds_checks=True),
     )(lengths, table, q, *caches)
     return out.reshape(batch, heads, sizes.v_dim)
 
@@ -292,12 +319,12 @@ def compute_flops():
 
 def get_tiling_meta():
     """What the author believes about buffers and traffic."""
-    query, cache = BATCH * HEADS * DIM * 2, KV_HEADS * POOL * PAGE * DIM * 2
+    query, cache, rows = BATCH * HEADS * DIM * 2, KV_HEADS * POOL * PAGE * DIM * 2, KV_HEADS * BLOCKS.keys
     return {
         "grid": [],
         "buffers": [
-            {"name": "k", "size_bytes": BLOCKS.depth * BLOCKS.rows * DIM * 2, "double_buffered": False},
-            {"name": "v", "size_bytes": BLOCKS.depth * BLOCKS.rows * DIM * 2, "double_buffered": False},
+            {"name": "k", "size_bytes": BLOCKS.depth * rows * DIM * 2, "double_buffered": False},
+            {"name": "v", "size_bytes": BLOCKS.depth * rows * DIM * 2, "double_buffered": False},
             {"name": "q", "size_bytes": query, "double_buffered": False},
             {"name": "o", "size_bytes": query, "double_buffered": False},
         ],
@@ -307,5 +334,5 @@ def get_tiling_meta():
             {"name": "v", "size_bytes": cache, "re_reads": 1},
         ],
         "outputs": [{"name": "o", "size_bytes": query, "re_reads": 1}],
-        "vreg_estimate_bytes": HEADS // KV_HEADS * BLOCKS.rows * 4,
+        "vreg_estimate_bytes": HEADS // KV_HEADS * rows * 4,
     }

@@ -6,7 +6,7 @@ keys among them; lengths: int32[BATCH], keys of each sequence; table: int32[BATC
 One grid step holds some queries of all heads of a key head, and walks the keys that they attend in blocks of a few
 pages, fetched ahead across the ends of steps. A tile of queries and a block is a task: its product with q is made
 while another one is in its softmax, and the product with v comes behind it. Blocks that all queries attend whole have
-no mask.
+no mask. The compiler's checks of every copy's bounds would take 5 % of the time; pages are clamped to the pool instead.
 """
 
 import functools
@@ -117,8 +117,9 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
 
     def copies(b, h, j, n, slot):
         rows = pl.ds(n * sizes.page if isinstance(n, int) else pl.multiple_of(n * sizes.page, sizes.page), sizes.page)
+        page = jnp.clip(table[b, j * sizes.at_once + n], 0, k_hbm.shape[1] - 1)
         return [
-            pltpu.make_async_copy(cache.at[h, table[b, j * sizes.at_once + n]], ring.at[slot, rows], here.at[i, slot])
+            pltpu.make_async_copy(cache.at[h, page], ring.at[slot, rows], here.at[i, slot])
             for i, (cache, ring) in enumerate(((k_hbm, k_ring), (v_hbm, v_ring)))
         ]
 
@@ -304,7 +305,7 @@ def paged_prefill(q, k, v, lengths, table, *, scale, softcap=None, window=None, 
             pltpu.VMEM((rows, dim), jnp.float32),
             pltpu.SMEM((5,), jnp.int32),
         ],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes, disable_bounds_checks=True),
     )(lengths, table, q.reshape(batch, kv_heads, group, chunk, dim), k, v)
     return out.reshape(q.shape)
 

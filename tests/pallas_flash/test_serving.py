@@ -26,6 +26,9 @@ class Shape:
     pages: int = 6
     dtype: Any = jnp.bfloat16
     rows: int = 64
+    """Keys of a block."""
+    together: int = 1
+    """Blocks of a turn."""
     chunk: int = 0
     """Queries of each sequence, at its last places; 0 for one without a dimension of its own."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +87,9 @@ CASES = {
         lengths=(128, 33), heads=16, dim=256, page=32, pages=4, dtype=jnp.int8,
         options={"k_scale": 0.25, "v_scale": 0.5},
     ),
+    "turns of blocks of several sequences": Shape(
+        lengths=(40, 0, 129, 1, 64, 65), kv_heads=1, page=16, pages=9, rows=32, together=3
+    ),
     "float8": Shape(lengths=(128, 33), heads=16, page=32, pages=4, dtype=jnp.float8_e4m3fn),
     "a chunk, ragged": Shape(lengths=(300, 0, 40, 256), pages=20, chunk=130, rows=128),
     "a chunk of a few, soft cap": Shape(lengths=(91, 2), chunk=5, options={"softcap": 5.0}),
@@ -101,7 +107,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) if at else name for at, name 
 @pytest.mark.parametrize("name", SLOW)
 def test_the_compiled_kernel_decodes_as_float64_does(name: str) -> None:
     shape = CASES[name]
-    whole = PagedBlocks(rows=shape.rows * shape.kv_heads)
+    whole = PagedBlocks(keys=shape.rows, tasks=shape.together * shape.kv_heads)
     blocks = PrefillBlocks(rows=shape.heads // shape.kv_heads * 64, keys=shape.rows) if shape.chunk else whole
 
     def decode(*operands: Any) -> Any:
@@ -128,7 +134,9 @@ def test_latents_are_keys_and_values() -> None:
     q, pages, _, lengths, table = LATENT.arrays()
 
     def decode(q: Any, pages: Any, lengths: Any, table: Any) -> Any:
-        return latent_attention(q, pages, lengths, table, value_dim=128, scale=256**-0.5, blocks=PagedBlocks(rows=64))
+        return latent_attention(
+            q, pages, lengths, table, value_dim=128, scale=256**-0.5, blocks=PagedBlocks(keys=64, tasks=2)
+        )
 
     result = library.execute(decode, q, pages[0], lengths, table)
     assert not result.findings
