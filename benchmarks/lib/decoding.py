@@ -1,17 +1,16 @@
-"""Decoding, modelled: one chip and four, ours and JAX's kernels, at the same shapes.
+"""Decoding and chunked prefill, modelled: one chip and four, ours at the shapes that are compared.
 
 ``floor us`` is the time of the cache's bytes at the bandwidth that DMAs reach (fitted, ``ratchet.tpu.chips.fitted``)
 on the chips of the row, of chunks that of the products at the matrix units' peak if it is longer; ``x floor`` the whole
 program over it, on four chips with their launch barrier before the program (``launch us``, of the chip that ends it
-last). ``kernel x floor`` is the kernel on that chip, which waits for the others least: its own part and the combining.
-``best of`` says which block sizes of a peer were tried. All sequences are full but where a shape is ragged; pages are
-permuted.
+last). ``kernel x floor`` is the kernels on that chip, which waits for the others least: its own part and the combining.
+``best of`` says which block sizes of a peer (``benchmarks/lib/paged_peers.py``) were tried. All sequences are full but
+where a shape is ragged; pages are permuted.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,6 @@ from benchmarks.lib.sources import ROOT, edited
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
 from ratchet.values import Timeline
-from ratchet.values.status import Refusal
 
 import jax.numpy as jnp  # isort: skip
 
@@ -50,6 +48,8 @@ class Shape:
     """Of the cache."""
     chunk: int = 0
     """Queries of each sequence, at its last places; 0 for one, which is decoding."""
+    value_dim: int = 0
+    """Columns of a cache of latents, which are keys and values; 0 where the values have a cache of their own."""
 
     @property
     def floor_us(self) -> float:
@@ -57,13 +57,15 @@ class Shape:
         seen = self.lengths.astype(int)[:, None] - np.arange(self.chunk)
         pairs = int(np.minimum(seen, self.window or self.context).clip(0).sum()) * self.q_heads
         bytes_s = self.cache_bytes / V5E.achievable_hbm_bytes_per_s
-        return 1e6 * max(bytes_s, 4 * pairs * self.head_dim / V5E.peak_bf16_flops)
+        flops = 2 * pairs * (self.head_dim + (self.value_dim or self.head_dim))
+        return 1e6 * max(bytes_s, flops / V5E.peak_bf16_flops)
 
     @property
     def cache_bytes(self) -> int:
         """Of the keys that attend, and their values."""
         keys = np.minimum(self.lengths, self.window + self.chunk if self.window else self.context).sum()
-        return int(keys) * self.kv_heads * self.head_dim * jnp.dtype(self.dtype).itemsize * 2
+        caches = 1 if self.value_dim else 2
+        return int(keys) * self.kv_heads * self.head_dim * jnp.dtype(self.dtype).itemsize * caches
 
     @property
     def lengths(self) -> np.ndarray:
@@ -87,18 +89,27 @@ SHAPES = (
 
 
 NARROW = {"q_heads": 32, "kv_heads": 8, "batch": 8, "context": 8192}
+LATENTS = {"kv_heads": 1, "context": 8192, "head_dim": 640, "value_dim": 512, "ragged": True}
 SERVING = (
     *SHAPES,
     Shape(name="ragged", q_heads=32, kv_heads=8, batch=32, context=8192, ragged=True),
+    Shape(name="ragged, short", q_heads=32, kv_heads=8, batch=64, context=1024, ragged=True),
+    Shape(name="one key head", q_heads=8, kv_heads=1, batch=64, context=8192, ragged=True),
+    Shape(name="one key head, short", q_heads=8, kv_heads=1, batch=64, context=1024, ragged=True),
+    Shape(name="two key heads", q_heads=8, kv_heads=2, batch=64, context=4096, ragged=True),
+    Shape(name="heads of 256", q_heads=16, kv_heads=8, batch=16, context=8192, head_dim=256, ragged=True),
     Shape(name="window 1024", q_heads=32, kv_heads=16, batch=8, context=16384, window=1024),
     Shape(name="window 4096, ragged", q_heads=32, kv_heads=8, batch=32, context=16384, window=4096, ragged=True),
     Shape(name="int8", dtype="int8", **NARROW),
     Shape(name="float8", dtype="float8_e4m3fn", **NARROW),
+    Shape(name="latents, 16 heads", q_heads=16, batch=64, **LATENTS),
+    Shape(name="latents, 128 heads", q_heads=128, batch=32, **LATENTS),
     Shape(name="chunks of 512", q_heads=32, kv_heads=8, batch=4, context=8192, chunk=512),
     Shape(name="chunks of 512, short", q_heads=32, kv_heads=8, batch=8, context=2048, chunk=512),
     Shape(name="chunk of 2048", q_heads=32, kv_heads=8, context=16384, chunk=2048),
 )
-"""On one chip: what is served besides, Gemma 3's heads and window and chunked prefill among them."""
+"""On one chip: what is served besides, among it what tensor parallelism leaves of the heads of Llama 3 70B and Qwen 3,
+Gemma 3's heads and window, DeepSeek's latents of 576 in whole lanes, on eight chips and on one, and chunked prefill."""
 
 
 def table_of(shape: Shape, chips: int) -> np.ndarray:
@@ -128,10 +139,14 @@ def paged_operands(shape: Shape) -> tuple[list[Any], dict[int, np.ndarray]]:
 
 
 def flash(shape: Shape, workers: Workers) -> Timeline:
-    """``pallas_flash.paged_attention`` on one chip."""
-    from pallas_flash import paged_attention
+    """``pallas_flash.paged_attention`` on one chip, or ``latent_attention``."""
+    from pallas_flash import latent_attention, paged_attention
 
     avals, steering = paged_operands(shape)
+    if shape.value_dim:
+        latent = functools.partial(latent_attention, value_dim=shape.value_dim, scale=0.1)
+        pages = struct(avals[1].shape[1:], avals[1].dtype)
+        return modelled(of_function(latent, [avals[0], pages, *avals[3:]]), workers, {2: steering[3], 3: steering[4]})
     program = functools.partial(paged_attention, window=shape.window or None, **scales_of(shape))
     return modelled(of_function(program, avals), workers, steering)
 
@@ -144,71 +159,6 @@ def scales_of(shape: Shape) -> dict[str, float]:
 def contiguous(shape: Shape, workers: Workers) -> Timeline:
     """``decode_kernel.py`` at another context."""
     return modelled(of_source(edited(HEADLINE.read_text(), CONTEXT=shape.context))[0], workers)
-
-
-def paged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
-    """JAX's ``paged_attention``, which has no windows and one scale for all of a narrow cache neither."""
-    from jax.experimental.pallas.ops.tpu.paged_attention import paged_attention
-
-    avals, steering = paged_operands(shape)
-    program = functools.partial(paged_attention, pages_per_compute_block=pages_at_once)
-    return modelled(of_function(program, avals), workers, steering)
-
-
-def ragged_peer(shape: Shape, pages_at_once: int, workers: Workers) -> Timeline:
-    """JAX's ``ragged_paged_attention``, every sequence with one query or a chunk of them."""
-    from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
-
-    steering: dict[int | str, np.ndarray] = {
-        2: shape.lengths,
-        3: table_of(shape, 1)[0],
-        4: max(1, shape.chunk) * np.arange(shape.batch + 1, dtype=np.int32),
-        5: np.array([shape.batch], np.int32),
-    }
-    pool = (steering[3].size, shape.page, 2 * shape.kv_heads, shape.head_dim)
-    avals = [
-        struct((shape.batch * max(1, shape.chunk), shape.q_heads, shape.head_dim), jnp.bfloat16),
-        struct(pool, jnp.dtype(shape.dtype)),
-        *(struct(array.shape, jnp.int32) for array in steering.values()),
-    ]
-    program = functools.partial(
-        ragged_paged_attention,
-        sm_scale=shape.head_dim**-0.5,
-        sliding_window=shape.window or None,
-        **scales_of(shape),
-        num_kv_pages_per_block=pages_at_once,
-        num_queries_per_block=128 if shape.chunk else 8,
-        vmem_limit_bytes=100 << 20,
-    )
-    steering["kernel:3"] = np.zeros(2, np.int32)  # a constant of its own, which XLA computes
-    return modelled(of_function(program, avals), workers, steering)
-
-
-def best(peer: Callable[..., Timeline], shape: Shape, keys: Sequence[int], workers: Workers) -> tuple[Timeline, str]:
-    """The fastest of some block sizes, in keys; what cannot be compiled or modelled is named."""
-    modelled: list[tuple[Timeline, int]] = []
-    failed: list[tuple[int, Refusal]] = []
-    for size in keys:
-        pages = size // shape.page
-        if pages < 1 or shape.context // shape.page % pages:
-            continue
-        try:
-            modelled.append((peer(shape, pages, workers), size))
-        except Refusal as refusal:
-            failed.append((size, refusal))
-    if not modelled:
-        raise failed[0][1]
-    timeline, size = min(modelled, key=lambda pair: pair[0].cycles)
-    tried = ", ".join(str(each) for _, each in modelled)
-    return timeline, f"{size} of {tried} keys" + "".join(f"; {n}: {refusal.status.name}" for n, refusal in failed)
-
-
-def offered(shape: Shape) -> dict[str, Callable[..., Timeline]]:
-    """The peers that have what a shape asks for."""
-    peers: dict[str, Callable[..., Timeline]] = {"jax ragged_paged_attention": ragged_peer}
-    if not shape.window and not shape.chunk and shape.dtype == "bfloat16":
-        peers["jax paged_attention"] = paged_peer
-    return peers
 
 
 def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> dict[str, Any]:
@@ -234,19 +184,9 @@ def row(shape: Shape, program: str, timeline: Timeline, best_of: str = "") -> di
     }
 
 
-def rows_of(shape: Shape, workers: Workers, *, peers: bool = True) -> list[dict[str, Any]]:
-    """All programs at one shape, or ours alone."""
+def rows_of(shape: Shape, workers: Workers) -> list[dict[str, Any]]:
+    """All of ours at one shape."""
     rows = []
     if shape.batch == 1 and shape.q_heads == shape.kv_heads == 16 and HEADLINE.exists():
         rows.append(row(shape, "decode_kernel.py", contiguous(shape, workers)))
-    rows += [row(shape, "paged_decode", ours(shape, chips, workers)) for chips in (4, 1)]
-    return [*rows, *(peers_of(shape, workers) if peers else ())]
-
-
-def peers_of(shape: Shape, workers: Workers) -> Iterator[dict[str, Any]]:
-    """JAX's kernels on one chip, each at the best of its block sizes."""
-    for name, peer in offered(shape).items():
-        try:
-            yield row(shape, name, *best(peer, shape, (128, 256, 512, 1024, 2048), workers))
-        except Refusal as refusal:
-            print(f"{shape.name}, {name}: {refusal.status.name}: {refusal.message}")
+    return rows + [row(shape, "paged_decode", ours(shape, chips, workers)) for chips in (4, 1)]

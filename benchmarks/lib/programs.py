@@ -94,13 +94,15 @@ def compiled(artefact: Artefact, workers: Workers) -> Program:
 def modelled(artefact: Artefact, workers: Workers, steering: Mapping[int | str, Any] | None = None) -> Timeline:
     """The modelled run. Raises Refusal as the judge does.
 
-    ``steering`` are the integer inputs by position; by ``"kernel:i"`` what XLA computes for operand ``i`` of a kernel.
+    ``steering`` are the integer inputs by position; by ``"kernel:i"`` what XLA computes for operand ``i`` of kernels
+    whose names begin so.
     """
     program = compiled(artefact, workers)
     values = dict(steering or {})
     for operand in [name for name in values if isinstance(name, str)]:
-        number, value = operand.partition(":")[2], values.pop(operand)
-        values |= {f"{kernel}:{number}": value for kernel in load_hlo(program.dump_dir).kernels()}
+        name, _, number = operand.partition(":")
+        value, kernels = values.pop(operand), load_hlo(program.dump_dir).kernels()
+        values |= {f"{kernel}:{number}": value for kernel in kernels if kernel.startswith(name)}
     return latency.step(program, V5E, artefact.mesh, values)[0]
 
 

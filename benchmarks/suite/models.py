@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.lib import decoding
 from benchmarks.lib.attention.cases import FLASH, SPLASH, Shape, attention_programs
 from benchmarks.lib.cache import ProgramCache
+from benchmarks.lib.paged_peers import peers_of
 from benchmarks.lib.programs import modelled, of_function, struct
 from benchmarks.lib.sources import ROOT
 from pallas_flash import attention
@@ -24,7 +25,6 @@ from ratchet.exam.judge.workers import Workers
 from ratchet.exam.problem import mesh as meshes
 from ratchet.tpu.chips import V5E
 from ratchet.values import ArraySpec, Mesh
-from ratchet.values.status import Refusal
 
 import jax  # isort: skip (benchmarks.lib.programs decides for which platform)
 import jax.numpy as jnp  # isort: skip
@@ -38,8 +38,8 @@ LONG = 65536
 """From here on peers get one setting: tracing splash's mask takes minutes."""
 PEERS: dict[str, tuple[dict[str, Any], ...]] = {"flash": FLASH[:1], "splash": (SPLASH[0], SPLASH[2]), "xla": ({},)}
 PAGE = 64
-PEER_KEYS = {"jax paged_attention": (2048,), "jax ragged_paged_attention": (512, 2048)}
-"""Block sizes that came out first in ``python -m benchmarks.decode``."""
+PEER_KEYS = (512, 2048)
+"""Blocks of keys that came out first in ``python -m benchmarks.decode``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +181,7 @@ def decode_rows(model: Model) -> Rows:
         for batch in (1, 8):
             shape = model.token(model.context, batch, CHIPS)
             timed = [decoding.row(shape, "paged_decode", decoding.ours(shape, chips, workers)) for chips in (1, CHIPS)]
-            for name, one in decoding.PEERS.items():
-                try:
-                    timed.append(decoding.row(shape, name, *decoding.best(one, shape, PEER_KEYS[name], workers)))
-                except Refusal as refusal:
-                    print(f"{model.name}, batch {batch}, {name}: {refusal.status.name}: {refusal.message[:200]}")
-            rows += [decode_row(model, shape, one) for one in timed]
+            rows += [decode_row(model, shape, one) for one in (*timed, *peers_of(shape, workers, PEER_KEYS))]
     return rows
 
 

@@ -123,7 +123,7 @@ def dim_rows(_model: Model) -> Rows:
 def floor_rows(workers: Workers) -> Rows:
     """Ours at the shapes of ``benchmarks.decode``, against the floor."""
     keys = ("shape", "batch", "heads", "context", "program", "chips", "us", "x floor", "launch us", "kernel x floor")
-    timed = [one for shape in decoding.SHAPES for one in decoding.rows_of(shape, workers, peers=False)]
+    timed = [one for shape in decoding.SHAPES for one in decoding.rows_of(shape, workers)]
     return [{key: one[key] for key in keys} for one in timed]
 
 
