@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
@@ -19,6 +19,9 @@ from pallas_flash.target import by_platform
 ROWS_OF = {"bfloat16": 16, "int8": 32, "float8_e4m3fn": 32, "float8_e5m2": 32}
 """Keys of a page are a multiple of so many, by the dtype of the cache: what a tile of VMEM holds."""
 _LANES = 128
+_LOG2E = 1.4426950408889634
+_SMALL = 256 << 10
+"""Bytes of 256 keys below which a block has 512: what is done for every block takes as long."""
 _LATENT = PagedBlocks(keys=512, tasks=4, depth=2)
 WithoutTpu = Literal["error", "fallback"]
 
@@ -26,13 +29,14 @@ WithoutTpu = Literal["error", "fallback"]
 def paged_attention(  # noqa: PLR0913 - a public operator: every option is a keyword with a default
     q: jax.Array,
     k_pages: jax.Array,
-    v_pages: jax.Array,
+    v_pages: jax.Array | None,
     lengths: jax.Array,
     page_indices: jax.Array,
     *,
     scale: float | None = None,
     softcap: float | None = None,
     window: int | None = None,
+    sinks: jax.Array | None = None,
     k_scale: float = 1.0,
     v_scale: float = 1.0,
     blocks: PagedBlocks | PrefillBlocks | None = None,
@@ -42,16 +46,17 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
 
     Args:
         q: bfloat16[batch, heads, dim], one query a sequence; or [batch, heads, chunk, dim], those of its last ``chunk``
-            places, each of which attends the keys up to its own: chunked prefill. Before the first key are zeros. dim
-            is a multiple of 128.
-        k_pages, v_pages: [key heads, pages, page, dim] of bfloat16, int8 or float8; key heads divide the heads, and
-            each serves as many consecutive heads.
+            places, each of which attends the keys up to its own: chunked prefill. Before the first key are zeros.
+        k_pages, v_pages: [key heads, pages, page, dim] of bfloat16, int8 or float8, dim a multiple of 128; key heads
+            divide the heads, and each serves as many consecutive heads. For a dim of 64 k_pages are
+            [key heads, pages, page, 128], keys and then values, and v_pages None: HBM has rows of 128.
         lengths: int32[batch], how many keys a sequence has, at most what its pages hold, those of its chunk among
             them; one with 0 gives zeros.
         page_indices: int32[batch, pages of a sequence], clamped to the pool; entries behind a length are not read.
         scale: of the scores; 1 / sqrt(dim) by default.
         softcap: scores become ``softcap * tanh(score / softcap)`` before the softmax.
         window: a query attends only the last so many keys.
+        sinks: float32[heads], a score of each head that the softmax sees beside the others and that has no value.
         k_scale, v_scale: what the caches' elements are to be multiplied with.
         blocks: how the work is cut; PrefillBlocks for chunks.
         without_tpu: on another platform JAX's own error, or plain XLA with the sequences gathered.
@@ -62,25 +67,48 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
     Raises:
         ValueError: for operands that are not as above; all findings at once.
     """
+    dim = q.shape[-1]
     findings = _findings(q, k_pages, lengths, page_indices, (3, 4))
-    if k_pages.shape != v_pages.shape or k_pages.dtype != v_pages.dtype:
+    if v_pages is not None and (k_pages.shape != v_pages.shape or k_pages.dtype != v_pages.dtype):
         findings.append(f"k_pages are {_named(k_pages)} and v_pages {_named(v_pages)}, wanted the same")
     if blocks is not None and isinstance(blocks, PrefillBlocks) != (q.ndim == 4):
         findings.append(f"blocks are {type(blocks).__name__}, wanted PagedBlocks for one query, PrefillBlocks for more")
-    if k_pages.ndim == 4 and q.ndim in (3, 4) and k_pages.shape[-1] != q.shape[-1]:
-        findings.append(f"pages have dim {k_pages.shape[-1]} and q {q.shape[-1]}, wanted the same")
+    columns = dim if v_pages is not None else 2 * dim
+    if k_pages.ndim == 4 and q.ndim in (3, 4) and (k_pages.shape[-1] != columns or columns % _LANES):
+        wanted = "the same, a multiple of 128" if v_pages is not None else "twice as many without v_pages, 128 or more"
+        findings.append(f"pages have dim {k_pages.shape[-1]} and q {dim}, wanted {wanted}")
     for name, value in (("softcap", softcap), ("window", window)):
         if value is not None and not value > 0:
             findings.append(f"{name} is {value}, wanted a positive number")
+    if sinks is not None and (sinks.shape != q.shape[1:2] or sinks.dtype != jnp.float32):
+        findings.append(f"sinks are {_named(sinks)}, wanted float32[{q.shape[1]}]")
     _refuse("paged_attention", findings)
-    settings: dict[str, Any] = {
-        "scale": (q.shape[-1] ** -0.5 if scale is None else scale) * k_scale,
-        "softcap": softcap, "window": window, "v_scale": v_scale,
-    }  # fmt: skip
     kernel: Callable[..., Any] = paged_decode if q.ndim == 3 else paged_prefill
-    kernel = functools.partial(kernel, **settings, blocks=blocks or (PagedBlocks() if q.ndim == 3 else PrefillBlocks()))
-    plain = functools.partial(_plain, **settings)
-    return by_platform(kernel, _elsewhere(plain, without_tpu), q, k_pages, v_pages, lengths, page_indices)
+    settings: dict[str, Any] = {
+        "softcap": softcap,
+        "window": window,
+        "scale": (dim**-0.5 if scale is None else scale) * k_scale,
+    }
+    settings |= {"v_scale": v_scale, "values": None if v_pages is not None else slice(dim, 2 * dim)}
+    blocks = blocks or (_blocks(k_pages, v_pages) if q.ndim == 3 else PrefillBlocks())
+
+    def on_tpu(q: Any, k: Any, v: Any, lengths: Any, table: Any, sinks: Any) -> Any:
+        # The kernels have scores in the base of exp2.
+        sinks = None if sinks is None else sinks * _LOG2E
+        return kernel(q, k, v, lengths, table, sinks=sinks, blocks=blocks, **settings)
+
+    def plain(q: Any, k: Any, v: Any, lengths: Any, table: Any, sinks: Any) -> Any:
+        return _plain(q, k, v, lengths, table, sinks=sinks, **settings)
+
+    operands = (q, k_pages, v_pages, lengths, page_indices, sinks)
+    return by_platform(on_tpu, _elsewhere(plain, without_tpu), *operands)
+
+
+def _blocks(k_pages: Any, v_pages: Any) -> PagedBlocks:
+    """For decoding from a cache."""
+    usual = PagedBlocks()
+    a_key = len(k_pages) * k_pages.shape[-1] * k_pages.dtype.itemsize * (1 if v_pages is None else 2)
+    return dataclasses.replace(usual, keys=2 * usual.keys) if usual.keys * a_key < _SMALL else usual
 
 
 def latent_attention(  # noqa: PLR0913 - as above
@@ -111,20 +139,21 @@ def latent_attention(  # noqa: PLR0913 - as above
         ValueError: as ``paged_attention``.
     """
     findings = _findings(q, pages[None], lengths, page_indices)
-    if not findings and (pages.shape[-1] != q.shape[-1] or value_dim % _LANES or not 0 < value_dim <= q.shape[-1]):
-        findings.append(f"pages have dim {pages.shape[-1]}, q {q.shape[-1]}, values {value_dim}, wanted one dim and a "
-                        f"multiple of {_LANES} of it")  # fmt: skip
+    odd = q.shape[-1] % _LANES or value_dim % _LANES
+    if not findings and (pages.shape[-1] != q.shape[-1] or odd or not 0 < value_dim <= q.shape[-1]):
+        findings.append(f"pages have dim {pages.shape[-1]}, q {q.shape[-1]}, values {value_dim}, wanted one "
+                        f"dim and part of it, multiples of {_LANES}")  # fmt: skip
     _refuse("latent_attention", findings)
 
     def kernel(q: Any, pages: Any, lengths: Any, table: Any) -> jax.Array:
         out: jax.Array = paged_decode(
-            q, pages[None], None, lengths, table, scale=scale, v_dim=value_dim, blocks=blocks or _LATENT
+            q, pages[None], None, lengths, table, scale=scale, values=slice(0, value_dim), blocks=blocks or _LATENT
         )
         return out
 
     def plain(q: Any, pages: Any, lengths: Any, table: Any) -> jax.Array:
-        values = pages[None, ..., :value_dim]
-        return _plain(q, pages[None], values, lengths, table, scale=scale, softcap=None, window=None, v_scale=1.0)
+        values, options = slice(0, value_dim), {"softcap": None, "window": None, "v_scale": 1.0, "sinks": None}
+        return _plain(q, pages[None], None, lengths, table, scale=scale, values=values, **options)
 
     return by_platform(kernel, _elsewhere(plain, without_tpu), q, pages, lengths, page_indices)
 
@@ -138,20 +167,21 @@ def _elsewhere(plain: Callable[..., Any], without_tpu: WithoutTpu) -> Callable[.
 
 
 def _plain(  # noqa: PLR0913 - the kernel's operands
-    q: jax.Array, k: jax.Array, v: jax.Array, lengths: jax.Array, table: jax.Array,
-    *, scale: float, softcap: float | None, window: int | None, v_scale: float,
+    q: jax.Array, k: jax.Array, v: jax.Array | None, lengths: jax.Array, table: jax.Array,
+    *, scale: float, softcap: float | None, window: int | None, v_scale: float, values: slice | None,
+    sinks: jax.Array | None,
 ) -> jax.Array:  # fmt: skip
     """The same in plain XLA: sequences gathered from their pages."""
-    keys, values = (
+    keys, found = (
         jnp.moveaxis(pool[:, table], 0, 1).reshape(len(q), pool.shape[0], -1, pool.shape[-1]).astype(q.dtype)
-        for pool in (k, v)
+        for pool in (k[..., : q.shape[-1]], k[..., values] if v is None else v)
     )
     queries = q if q.ndim == 4 else q[:, :, None]
     place, length = jnp.arange(keys.shape[2]), lengths[:, None, None, None]
     own = length - queries.shape[2] + jnp.arange(queries.shape[2])[:, None]
     attended = (place <= own) & (place > (-1 if window is None else own - window))
-    values = jnp.where(place[:, None] < length, values, jnp.zeros_like(values))  # what lies behind may be anything
-    out, _ = dense.forward(queries, keys, values, None, attended, scale=scale, softcap=softcap)
+    found = jnp.where(place[:, None] < length, found, jnp.zeros_like(found))  # what lies behind may be anything
+    out, _ = dense.forward(queries, keys, found, sinks, attended, scale=scale, softcap=softcap)
     return (out.astype(jnp.float32) * v_scale).astype(q.dtype).reshape(q.shape[:-1] + out.shape[-1:])
 
 
@@ -180,8 +210,6 @@ def _findings(q: Any, pages: Any, lengths: Any, table: Any, ndims: tuple[int, ..
     elif pages.shape[2] % ROWS_OF[pages.dtype.name]:
         rows = ROWS_OF[pages.dtype.name]
         found.append(f"pages hold {pages.shape[2]} keys, wanted a multiple of {rows} in {pages.dtype}")
-    if q.shape[-1] % _LANES:
-        found.append(f"dim is {q.shape[-1]}, wanted a multiple of {_LANES}")
     if table.size > TABLE_ENTRIES:
         found.append(f"{table.size} indices, at most {TABLE_ENTRIES} fit in scalar memory")
     return found

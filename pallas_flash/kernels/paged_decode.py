@@ -6,8 +6,9 @@ keys of each sequence; table: int32[BATCH, PAGES], the pages that hold them, in 
 One grid step walks the blocks of all sequences, a few pages of all heads each, with some under way across the ends of
 sequences. A turn takes one block, or several where key heads are few: every stage is done for all heads of all its
 blocks before the next one, so that what one waits for is hidden behind the others. Each block has a softmax of its own,
-and is then added to the sums of its sequence. A window begins at the block that holds its first key. Without v, the
-first columns of k are the values, too (the latents of DeepSeek's attention).
+and is then added to the sums of its sequence. A window begins at the block that holds its first key. Without v, some
+columns of k are the values: the first ones are both (the latents of DeepSeek's attention), or the last ones are values
+alone, for heads that are narrower than the lanes.
 
 The compiler's checks of every copy's bounds would take a fifth of the time where there is one key head. Pages are
 clamped to the pool instead.
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+LANES = 128
 LOG2E = 1.4426950408889634  # exp(x) = exp2(x * LOG2E)
 
 
@@ -54,8 +56,10 @@ class _Sizes:
     softcap: float | None
     window: int | None
     v_scale: float
-    v_dim: int
+    values: slice
+    """Columns of the last cache."""
     caches: int
+    sinks: bool
 
     @property
     def keys(self) -> int:
@@ -66,6 +70,11 @@ class _Sizes:
     def slots(self) -> int:
         """Of the ring."""
         return self.depth * self.together
+
+    @property
+    def lanes(self) -> slice:
+        """The columns that hold the values, in whole lanes."""
+        return slice(self.values.start // LANES * LANES, pl.cdiv(self.values.stop, LANES) * LANES)
 
 
 def _finite(m):
@@ -79,7 +88,8 @@ def _product(a, b, contract):
 
 
 def _decode(lengths, table, q_ref, *refs, sizes):
-    """refs: the caches in HBM, the output; q scaled, the rings of the caches, their semaphores, acc, m and l."""
+    """refs: sinks if any, the caches in HBM, the output; q scaled, rings of the caches, semaphores, acc, m and l."""
+    sinks, refs = (refs[0], refs[1:]) if sizes.sinks else (None, refs)
     caches, (o_ref, q_rows, *rings, here, acc_ref, m_ref, l_ref) = refs[: sizes.caches], refs[sizes.caches :]
     k_pages, k_ring, v_ring = caches[0], rings[0], rings[-1]
     batch, keys, heads, together = sizes.batch, sizes.keys, range(sizes.kv_heads), range(sizes.together)
@@ -155,8 +165,10 @@ def _decode(lengths, table, q_ref, *refs, sizes):
     @pl.loop(0, batch)
     def _scale(b):
         q = q_ref[b].astype(jnp.float32) * factor
+        if q.shape[1] < q_rows.shape[3]:
+            q_rows[b] = jnp.zeros_like(q_rows[b])
         for head in heads:
-            q_rows[b, head] = q[head * sizes.group : (head + 1) * sizes.group]
+            q_rows[b, head, :, : q.shape[1]] = q[head * sizes.group : (head + 1) * sizes.group]
 
     def turn(t, carry):
         blocks, following = blocks_from(*carry[:2])
@@ -195,18 +207,19 @@ def _decode(lengths, table, q_ref, *refs, sizes):
         for n, head in tasks:
             p = weights[n, head]
             total[n, head] = jnp.sum(p, axis=1, keepdims=True)
-            found[n, head] = _product(p.astype(q_ref.dtype), v_ring[slots[n], head, :, : sizes.v_dim], 0)
+            found[n, head] = _product(p.astype(q_ref.dtype), v_ring[slots[n], head, :, sizes.lanes], 0)
         for head in heads:
             m, weight, acc = m_ref[head], l_ref[head], acc_ref[head]
             for n in together:
                 first = (blocks[n][1] == begin(own[n])) & (blocks[n][0] < batch)
-                m = jnp.where(first, -jnp.inf, m)
-                weight, acc = (jnp.where(first, 0.0, x) for x in (weight, acc))
+                m = jnp.where(first, sinks[head] if sizes.sinks else -jnp.inf, m)
+                weight, acc = jnp.where(first, 1.0 if sizes.sinks else 0.0, weight), jnp.where(first, 0.0, acc)
                 before, m = m, jnp.maximum(m, top[n, head])
                 kept, share = jnp.exp2(before - _finite(m)), jnp.exp2(top[n, head] - _finite(m))
                 weight = kept * weight + share * total[n, head]
                 acc = kept[:, :1] * acc + share[:, :1] * found[n, head]
                 out = acc * (sizes.v_scale / jnp.where(weight > 0, weight, 1.0))[:, :1]
+                out = out[:, sizes.values.start - sizes.lanes.start :][:, : o_ref.shape[3]]
                 o_ref[own[n], head] = out.astype(o_ref.dtype)  # until the sequence's next block
             m_ref[head], l_ref[head], acc_ref[head] = m, weight, acc
 
@@ -219,28 +232,35 @@ def _decode(lengths, table, q_ref, *refs, sizes):
     jax.lax.fori_loop(0, pl.cdiv(blocks, sizes.together), turn, (zero, jnp.int32(begin(zero)), *ahead))
 
 
-def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v_scale=1.0, v_dim=None, blocks):
+def paged_decode(
+    q, k, v, lengths, table, *, scale, softcap=None, window=None, v_scale=1.0, values=None, sinks=None, blocks
+):
     """Attend, one query a sequence.
 
     Args:
-      q: bfloat16[batch, heads, dim], dim a multiple of 128.
-      k, v: [key heads, pages, page, dim], bfloat16, int8 or float8; a page is whole in tiles of its dtype. Without v,
-        the first ``v_dim`` columns of k are the values.
+      q: bfloat16[batch, heads, dim].
+      k, v: [key heads, pages, page, columns], bfloat16, int8 or float8, columns a multiple of 128; a page is whole in
+        tiles of its dtype. The first ``dim`` columns of k are the keys, and the rest meets zeros. Without v, ``values``
+        are columns of k.
       lengths: int32[batch], how many keys each sequence has, 0 allowed.
       table: int32[batch, pages of a sequence]; entries behind a length are not read.
       scale: of the scores, what k is to be multiplied with in it; ``v_scale`` the same of v.
       softcap: scores become ``softcap * tanh(score / softcap)``.
       window: the last so many keys alone attend.
+      values: a slice of columns; all of v by default.
+      sinks: None, or float32[heads]: a score of each head, in the base of exp2, that the softmax sees beside the others
+        and that has no value.
 
     Returns:
-      bfloat16[batch, heads, dim of v]; zeros for an empty sequence.
+      bfloat16[batch, heads, dim of the values]; zeros for an empty sequence.
     """
-    (batch, heads, dim), (kv_heads, _, page, _), pages = q.shape, k.shape, table.shape[1]
-    caches = [k] if v is None else [k, v]
+    (batch, heads, _), (kv_heads, _, page, _), pages = q.shape, k.shape, table.shape[1]
+    caches, rows = [k] if v is None else [k, v], (kv_heads, heads // kv_heads)
+    values = values or slice(0, v.shape[-1])
     sizes = _Sizes(
         batch=batch,
         kv_heads=kv_heads,
-        group=heads // kv_heads,
+        group=rows[1],
         page=page,
         at_once=min(pages, max(1, blocks.keys // page)),
         together=pl.cdiv(blocks.tasks, kv_heads),
@@ -249,27 +269,29 @@ def paged_decode(q, k, v, lengths, table, *, scale, softcap=None, window=None, v
         softcap=softcap,
         window=window,
         v_scale=v_scale,
-        v_dim=v_dim if v is None else v.shape[-1],
+        values=values,
         caches=len(caches),
+        sinks=sinks is not None,
     )
     in_hbm, in_vmem = pl.BlockSpec(memory_space=pl.ANY), pl.BlockSpec(memory_space=pltpu.VMEM)
     in_smem = pl.BlockSpec(memory_space=pltpu.SMEM)
-    rows = (kv_heads, sizes.group)
+    out_dim, acc_dim = values.stop - values.start, sizes.lanes.stop - sizes.lanes.start
+    beside = [] if sinks is None else [jnp.broadcast_to(sinks.reshape(*rows, 1), (*rows, LANES))]
     out = pl.pallas_call(
         functools.partial(_decode, sizes=sizes),
-        out_shape=jax.ShapeDtypeStruct((batch, *rows, sizes.v_dim), q.dtype),
-        in_specs=[in_smem, in_smem, in_vmem, *[in_hbm] * len(caches)],
+        out_shape=jax.ShapeDtypeStruct((batch, *rows, out_dim), q.dtype),
+        in_specs=[in_smem, in_smem, in_vmem, *[in_vmem] * len(beside), *[in_hbm] * len(caches)],
         out_specs=in_vmem,
         scratch_shapes=[
-            pltpu.VMEM((batch, *rows, dim), jnp.float32),
+            pltpu.VMEM((batch, *rows, k.shape[-1]), jnp.float32),
             *(pltpu.VMEM((sizes.slots, kv_heads, sizes.keys, one.shape[-1]), one.dtype) for one in caches),
             pltpu.SemaphoreType.DMA((len(caches), sizes.slots)),
-            pltpu.VMEM((*rows, sizes.v_dim), jnp.float32),
-            *[pltpu.VMEM((*rows, 128), jnp.float32)] * 2,
+            pltpu.VMEM((*rows, acc_dim), jnp.float32),
+            *[pltpu.VMEM((*rows, LANES), jnp.float32)] * 2,
         ],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes, disable_bounds_checks=True),
-    )(lengths, table, q, *caches)
-    return out.reshape(batch, heads, sizes.v_dim)
+    )(lengths, table, q, *beside, *caches)
+    return out.reshape(batch, heads, out_dim)
 
 
 # ---- the problem that the ratchet judges ----

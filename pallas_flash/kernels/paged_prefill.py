@@ -54,6 +54,10 @@ class _Sizes:
     softcap: float | None
     window: int | None
     v_scale: float
+    values: slice
+    """Columns of the last cache."""
+    caches: int
+    sinks: bool
 
     @property
     def keys(self) -> int:
@@ -76,12 +80,18 @@ def _wide(x, width):
     return jnp.tile(x, (1, width // LANES))
 
 
-def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
-    """refs: rings of k and v, their semaphores, k and v of a block in q's dtype if theirs is narrow, sums, and a place.
+def _prefill(lengths, table, q_ref, *refs, sizes):
+    """refs: sinks if any, the caches in HBM, the output; q scaled, the caches' rings, their semaphores, a block of the
+    caches in q's dtype if theirs is narrow, sums, and a place.
 
     The place is that of the block to fetch next, over all steps, behind how many blocks were attended.
     """
-    k_ring, v_ring, here, *narrow, s_ref, p_ref, rescale_ref, m_ref, l_ref, acc_ref, place = refs
+    sink_ref, refs = (refs[0], refs[1:]) if sizes.sinks else (None, refs)
+    caches, (o_ref, q_rows, *refs) = refs[: sizes.caches], refs[sizes.caches :]
+    rings, (here, *narrow, s_ref, p_ref, rescale_ref, m_ref, l_ref, acc_ref, place) = (
+        refs[: sizes.caches], refs[sizes.caches :],
+    )  # fmt: skip
+    v_ring = rings[-1]
     b, h, step = (pl.program_id(axis) for axis in range(3))
     dtype, keys, batch, steps = q_rows.dtype, sizes.keys, pl.num_programs(0), pl.num_programs(2)
 
@@ -117,10 +127,10 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
 
     def copies(b, h, j, n, slot):
         rows = pl.ds(n * sizes.page if isinstance(n, int) else pl.multiple_of(n * sizes.page, sizes.page), sizes.page)
-        page = jnp.clip(table[b, j * sizes.at_once + n], 0, k_hbm.shape[1] - 1)
+        page = jnp.clip(table[b, j * sizes.at_once + n], 0, caches[0].shape[1] - 1)
         return [
             pltpu.make_async_copy(cache.at[h, page], ring.at[slot, rows], here.at[i, slot])
-            for i, (cache, ring) in enumerate(((k_hbm, k_ring), (v_hbm, v_ring)))
+            for i, (cache, ring) in enumerate(zip(caches, rings, strict=True))
         ]
 
     def fetch(at, slot):
@@ -149,7 +159,7 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
 
         @pl.when(count == sizes.at_once)
         def _whole():
-            for i, ring in enumerate((k_ring, v_ring)):
+            for i, ring in enumerate(rings):
                 pltpu.make_async_copy(ring.at[slot], ring.at[slot], here.at[i, slot]).wait()
 
         @pl.when(count < sizes.at_once)
@@ -177,11 +187,15 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
         put(zero, at)
 
     factor = sizes.scale * LOG2E if sizes.softcap is None else sizes.scale / sizes.softcap
+    if q_ref.shape[2] < q_rows.shape[1]:
+        q_rows[...] = jnp.zeros_like(q_rows)
     for head in range(sizes.group):
         rows = slice(head * sizes.queries, (head + 1) * sizes.queries)
-        q_rows[rows, :] = (q_ref[head].astype(jnp.float32) * factor).astype(dtype)
-    m_ref[...] = jnp.full_like(m_ref, MASKED)
-    l_ref[...] = jnp.zeros_like(l_ref)
+        q_rows[rows, : q_ref.shape[2]] = (q_ref[head].astype(jnp.float32) * factor).astype(dtype)
+        m_ref[rows, :] = jnp.broadcast_to(
+            sink_ref[head : head + 1, :] if sizes.sinks else MASKED, (sizes.queries, LANES)
+        )
+    l_ref[...] = jnp.full_like(l_ref, 1 / LANES if sizes.sinks else 0.0)  # a weight of one, lane by lane
     acc_ref[...] = jnp.zeros_like(acc_ref)
 
     (first, behind), (begin, end) = queries_of(b, step), blocks_of(b, step)
@@ -240,11 +254,10 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
         done = place[0]
         slot = jax.lax.rem(done, sizes.depth)
         wait(j, slot)
-        k_now, v_now = (ring.at[slot] for ring in (k_ring, v_ring))
-        for now, ring in zip(narrow, (k_ring, v_ring), strict=False):
+        blocks = narrow or [ring.at[slot] for ring in rings]
+        for now, ring in zip(narrow, rings, strict=False):
             now[...] = ring[slot].astype(dtype)
-        if narrow:
-            k_now, v_now = narrow
+        k_now, v_now = blocks[0], blocks[-1]
         every = (whole <= j) & (j < whole_end)
         pl.when(every)(lambda: block(j, k_now, v_now, False))
         pl.when(jnp.logical_not(every))(lambda: block(j, k_now, v_now, True))
@@ -255,59 +268,76 @@ def _prefill(lengths, table, q_ref, k_hbm, v_hbm, o_ref, q_rows, *refs, sizes):
         rows = slice(row, row + sizes.tile)
         total = jnp.sum(l_ref[rows, :], axis=1, keepdims=True)
         inverse = jnp.where(m_ref[rows, :] <= MASKED / 2, 0.0, sizes.v_scale / total)  # zeros without keys
-        o_ref[head, at : at + sizes.tile, :] = (acc_ref[rows, :] * _wide(inverse, acc_ref.shape[1])).astype(dtype)
+        out = acc_ref[rows, :] * _wide(inverse, acc_ref.shape[1])
+        o_ref[head, at : at + sizes.tile, :] = out[:, sizes.values].astype(dtype)
 
 
-def paged_prefill(q, k, v, lengths, table, *, scale, softcap=None, window=None, v_scale=1.0, blocks):
+def paged_prefill(
+    q, k, v, lengths, table, *, scale, softcap=None, window=None, v_scale=1.0, values=None, sinks=None, blocks
+):
     """Attend, the last queries of every sequence.
 
     Args:
-      q: bfloat16[batch, heads, chunk, dim], dim a multiple of 128: the queries of the last ``chunk`` places; those
-        before a sequence begins have zeros.
-      k, v: [key heads, pages, page, dim], bfloat16, int8 or float8; a page is whole in tiles of its dtype.
+      q: bfloat16[batch, heads, chunk, dim]: the queries of the last ``chunk`` places; those before a sequence begins
+        have zeros.
+      k, v: [key heads, pages, page, columns], bfloat16, int8 or float8, columns a multiple of 128; a page is whole in
+        tiles of its dtype. The first ``dim`` columns of k are the keys, and the rest meets zeros. Without v, ``values``
+        are columns of k.
       lengths: int32[batch], how many keys each sequence has, 0 allowed.
       table: int32[batch, pages of a sequence]; entries behind a length are not read.
       scale: of the scores, what k is to be multiplied with in it; ``v_scale`` the same of v.
       softcap: scores become ``softcap * tanh(score / softcap)``.
       window: a query attends the last so many keys alone, its own among them.
+      values: a slice of columns; all of v by default.
+      sinks: None, or float32[heads]: a score of each head, in the base of exp2, that the softmax sees beside the others
+        and that has no value.
 
     Returns:
-      bfloat16[batch, heads, chunk, dim].
+      bfloat16[batch, heads, chunk, dim of the values].
     """
     (batch, heads, chunk, dim), (kv_heads, _, page, _), pages = q.shape, k.shape, table.shape[1]
-    group = heads // kv_heads
+    group, columns, caches = heads // kv_heads, k.shape[-1], [k] if v is None else [k, v]
+    values = values or slice(0, columns)
     unit = LANES if min(chunk, blocks.rows // group) >= LANES else 16
     queries = min(pl.cdiv(chunk, unit), max(1, blocks.rows // group // unit)) * unit
     whole = LANES // math.gcd(LANES, page)  # so many pages are whole in lanes
     at_once = pl.cdiv(min(pages, max(1, blocks.keys // page)), whole) * whole
     sizes = _Sizes(
         chunk=chunk, kv_heads=kv_heads, group=group, queries=queries, page=page, at_once=at_once, depth=blocks.depth,
-        ahead=blocks.ahead, scale=scale, softcap=softcap, window=window, v_scale=v_scale,
+        ahead=blocks.ahead, scale=scale, softcap=softcap, window=window, v_scale=v_scale, values=values,
+        caches=len(caches), sinks=sinks is not None,
     )  # fmt: skip
     rows, in_hbm = group * queries, pl.BlockSpec(memory_space=pl.ANY)
     in_smem = pl.BlockSpec(memory_space=pltpu.SMEM)
-    some = pl.BlockSpec((None, None, group, queries, dim), lambda b, h, i: (b, h, 0, i, 0))
-    narrow = [] if k.dtype == q.dtype else [pltpu.VMEM((sizes.keys, dim), q.dtype)] * 2
+    out_dim = values.stop - values.start
+    q_spec, out_spec = (
+        pl.BlockSpec((None, None, group, queries, width), lambda b, h, i: (b, h, 0, i, 0)) for width in (dim, out_dim)
+    )
+    beside, beside_specs = [], []
+    if sinks is not None:
+        beside = [jnp.broadcast_to(sinks.reshape(kv_heads, group, 1), (kv_heads, group, LANES))]
+        beside_specs = [pl.BlockSpec((None, group, LANES), lambda b, h, i: (h, 0, 0))]
+    narrow = [] if k.dtype == q.dtype else [pltpu.VMEM((sizes.keys, columns), q.dtype)] * len(caches)
     out = pl.pallas_call(
         functools.partial(_prefill, sizes=sizes),
-        out_shape=jax.ShapeDtypeStruct((batch, kv_heads, group, chunk, dim), q.dtype),
+        out_shape=jax.ShapeDtypeStruct((batch, kv_heads, group, chunk, out_dim), q.dtype),
         grid=(batch, kv_heads, pl.cdiv(chunk, queries)),
-        in_specs=[in_smem, in_smem, some, in_hbm, in_hbm],
-        out_specs=some,
+        in_specs=[in_smem, in_smem, q_spec, *beside_specs, *[in_hbm] * len(caches)],
+        out_specs=out_spec,
         scratch_shapes=[
-            pltpu.VMEM((rows, dim), q.dtype),
-            *[pltpu.VMEM((blocks.depth, sizes.keys, dim), k.dtype)] * 2,
-            pltpu.SemaphoreType.DMA((2, blocks.depth)),
+            pltpu.VMEM((rows, columns), q.dtype),
+            *[pltpu.VMEM((blocks.depth, sizes.keys, columns), k.dtype)] * len(caches),
+            pltpu.SemaphoreType.DMA((len(caches), blocks.depth)),
             *narrow,
             pltpu.VMEM((rows, sizes.keys), jnp.float32),
             pltpu.VMEM((rows, sizes.keys), q.dtype),
             *[pltpu.VMEM((rows, LANES), jnp.float32)] * 3,
-            pltpu.VMEM((rows, dim), jnp.float32),
+            pltpu.VMEM((rows, columns), jnp.float32),
             pltpu.SMEM((5,), jnp.int32),
         ],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.vmem_limit_bytes, disable_bounds_checks=True),
-    )(lengths, table, q.reshape(batch, kv_heads, group, chunk, dim), k, v)
-    return out.reshape(q.shape)
+    )(lengths, table, q.reshape(batch, kv_heads, group, chunk, dim), *beside, *caches)
+    return out.reshape(batch, heads, chunk, out_dim)
 
 
 # ---- the problem that the ratchet judges ----

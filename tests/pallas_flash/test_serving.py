@@ -25,6 +25,8 @@ class Shape:
     page: int = 16
     pages: int = 6
     dtype: Any = jnp.bfloat16
+    halves: bool = False
+    """Keys and values are halves of the columns of one cache."""
     rows: int = 64
     """Keys of a block."""
     together: int = 1
@@ -54,6 +56,11 @@ class Shape:
         operands = (np.array(q, jnp.bfloat16), *caches, np.array(self.lengths, np.int32), table)
         return tuple(map(jnp.asarray, operands))
 
+    def operands(self) -> tuple[jnp.ndarray | None, ...]:
+        """Those of ``paged_attention``."""
+        q, k, v, *rest = self.arrays()
+        return (q, jnp.concatenate([k, v], axis=-1), None, *rest) if self.halves else (q, k, v, *rest)
+
     def wanted(self, value_dim: int | None = None) -> np.ndarray:
         """In float64, sequence by sequence; of latents where the values' width is given."""
         q, k, v, _, table = (np.asarray(one).astype(np.float64) for one in self.arrays())
@@ -72,11 +79,14 @@ class Shape:
                     scores = cap * np.tanh(scores / cap)
                 if window := self.options.get("window"):
                     scores[: max(0, seen - window)] = -np.inf
-                weights = np.exp(scores - scores.max())
-                out[b, head, at] = weights / weights.sum() @ values
+                sink = self.options["sinks"][head] if "sinks" in self.options else -np.inf
+                top = max(scores.max(), sink)
+                weights = np.exp(scores - top)
+                out[b, head, at] = weights / (weights.sum() + np.exp(sink - top)) @ values
         return out if self.chunk else out[:, :, 0]
 
 
+SINKS = jnp.linspace(-1, 2, 8)
 CASES = {
     "ragged, one empty": Shape(lengths=(1, 0, 91)),
     "soft cap, all pages": Shape(lengths=(96, 17, 64), options={"softcap": 5.0}),
@@ -91,12 +101,18 @@ CASES = {
         lengths=(40, 0, 129, 1, 64, 65), kv_heads=1, page=16, pages=9, rows=32, together=3
     ),
     "float8": Shape(lengths=(128, 33), heads=16, page=32, pages=4, dtype=jnp.float8_e4m3fn),
+    "halves of a cache, sinks": Shape(
+        lengths=(40, 0, 91), dim=64, halves=True, rows=32, options={"sinks": SINKS, "window": 50}
+    ),
     "a chunk, ragged": Shape(lengths=(300, 0, 40, 256), pages=20, chunk=130, rows=128),
     "a chunk of a few, soft cap": Shape(lengths=(91, 2), chunk=5, options={"softcap": 5.0}),
     "a chunk, window": Shape(
         lengths=(400, 129), kv_heads=4, page=32, pages=16, chunk=200, rows=128, options={"window": 70}
     ),
     "a chunk, pages that lanes do not divide": Shape(lengths=(470, 100), page=48, pages=10, chunk=48, rows=96),
+    "a chunk, halves of a cache, sinks": Shape(
+        lengths=(200, 2), dim=64, halves=True, page=32, pages=8, chunk=48, options={"sinks": SINKS, "softcap": 5.0}
+    ),
     "a chunk, int8": Shape(
         lengths=(250, 33), page=32, pages=8, chunk=32, dtype=jnp.int8, options={"k_scale": 0.25, "v_scale": 0.5}
     ),
@@ -113,7 +129,7 @@ def test_the_compiled_kernel_decodes_as_float64_does(name: str) -> None:
     def decode(*operands: Any) -> Any:
         return paged_attention(*operands, **shape.options, blocks=blocks)
 
-    result = library.execute(decode, *shape.arrays())
+    result = library.execute(decode, *shape.operands())
     assert not result.findings
     np.testing.assert_allclose(np.asarray(result.outputs[0]).astype(float), shape.wanted(), atol=8e-3, rtol=8e-3)
 
@@ -122,7 +138,7 @@ def test_the_compiled_kernel_decodes_as_float64_does(name: str) -> None:
 def test_without_a_tpu_it_is_the_same_if_that_is_asked_for(name: str) -> None:
     shape = CASES[name]
     with pytest.warns(UserWarning, match="no TPU here"):
-        out = paged_attention(*shape.arrays(), **shape.options, without_tpu="fallback")
+        out = paged_attention(*shape.operands(), **shape.options, without_tpu="fallback")
     np.testing.assert_allclose(np.asarray(out).astype(float), shape.wanted(), atol=8e-3, rtol=8e-3)
 
 
@@ -159,7 +175,9 @@ def test_latents_in_plain_xla() -> None:
         ({"q": (3, 8, 5, 256)}, "pages have dim 128 and q 256"),
         ({"q": (3, 8, 5, 128), "blocks": PagedBlocks()}, "blocks are PagedBlocks, wanted .* PrefillBlocks for more"),
         ({"q": (3, 9, 128)}, "9 heads on 2 key heads"),
-        ({"q": (3, 8, 96), "k_pages": (2, 18, 16, 96), "v_pages": (2, 18, 16, 96)}, "dim is 96, wanted a multiple"),
+        ({"q": (3, 8, 96), "k_pages": (2, 18, 16, 96), "v_pages": (2, 18, 16, 96)}, "the same, a multiple of 128"),
+        ({"q": (3, 8, 96), "v_pages": None}, "pages have dim 128 and q 96, wanted twice as many without v_pages"),
+        ({"sinks": jnp.zeros((2,))}, r"sinks are float32\[2\], wanted float32\[8\]"),
         ({"k_pages": (2, 18, 16, 256)}, r"v_pages bfloat16\[2,18,16,128\], wanted the same; pages have dim 256"),
         ({"k_pages": (2, 18, 8, 128), "v_pages": (2, 18, 8, 128)}, "pages hold 8 keys, wanted a multiple of 16"),
         ({"lengths": (2,)}, "q has 3 sequences, lengths 2"),
@@ -171,7 +189,7 @@ def test_what_is_no_cache_is_refused(changes: dict[str, Any], said: str) -> None
     shapes = {"q": (3, 8, 128), "k_pages": (2, 18, 16, 128), "v_pages": (2, 18, 16, 128), "lengths": (3,),
               "page_indices": (3, 6)}  # fmt: skip
     given = {name: changes.get(name, shape) for name, shape in shapes.items()}
-    arrays = {name: jnp.zeros(shape, jnp.int32 if name in ("lengths", "page_indices") else jnp.bfloat16)
+    arrays = {name: shape and jnp.zeros(shape, jnp.int32 if name in ("lengths", "page_indices") else jnp.bfloat16)
               for name, shape in given.items()}  # fmt: skip
     with pytest.raises(ValueError, match=said):
         paged_attention(**arrays, **{name: value for name, value in changes.items() if name not in shapes})
