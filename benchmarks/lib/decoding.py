@@ -49,7 +49,9 @@ class Shape:
     chunk: int = 0
     """Queries of each sequence, at its last places; 0 for one, which is decoding."""
     value_dim: int = 0
-    """Columns of a cache of latents, which are keys and values; 0 where the values have a cache of their own."""
+    """Columns of a cache of latents, which are keys and values; 0 where it has none."""
+    halves: bool = False
+    """The heads have half the columns of a cache, keys and then values, and sinks."""
 
     @property
     def floor_us(self) -> float:
@@ -57,14 +59,19 @@ class Shape:
         seen = self.lengths.astype(int)[:, None] - np.arange(self.chunk)
         pairs = int(np.minimum(seen, self.window or self.context).clip(0).sum()) * self.q_heads
         bytes_s = self.cache_bytes / V5E.achievable_hbm_bytes_per_s
-        flops = 2 * pairs * (self.head_dim + (self.value_dim or self.head_dim))
+        flops = 2 * pairs * (self.dim + (self.value_dim or self.dim))
         return 1e6 * max(bytes_s, flops / V5E.peak_bf16_flops)
+
+    @property
+    def dim(self) -> int:
+        """Of a head's queries."""
+        return self.head_dim // 2 if self.halves else self.head_dim
 
     @property
     def cache_bytes(self) -> int:
         """Of the keys that attend, and their values."""
         keys = np.minimum(self.lengths, self.window + self.chunk if self.window else self.context).sum()
-        caches = 1 if self.value_dim else 2
+        caches = 1 if self.value_dim or self.halves else 2
         return int(keys) * self.kv_heads * self.head_dim * jnp.dtype(self.dtype).itemsize * caches
 
     @property
@@ -90,6 +97,7 @@ SHAPES = (
 
 NARROW = {"q_heads": 32, "kv_heads": 8, "batch": 8, "context": 8192}
 LATENTS = {"kv_heads": 1, "context": 8192, "head_dim": 640, "value_dim": 512, "ragged": True}
+HALVES = {"context": 8192, "halves": True, "ragged": True}
 SERVING = (
     *SHAPES,
     Shape(name="ragged", q_heads=32, kv_heads=8, batch=32, context=8192, ragged=True),
@@ -102,14 +110,18 @@ SERVING = (
     Shape(name="window 4096, ragged", q_heads=32, kv_heads=8, batch=32, context=16384, window=4096, ragged=True),
     Shape(name="int8", dtype="int8", **NARROW),
     Shape(name="float8", dtype="float8_e4m3fn", **NARROW),
+    Shape(name="heads of 64", q_heads=64, kv_heads=8, batch=32, **HALVES),
+    Shape(name="heads of 64, window 128", q_heads=64, kv_heads=8, batch=32, window=128, **HALVES),
+    Shape(name="heads of 64, one key head", q_heads=8, kv_heads=1, batch=64, **HALVES),
     Shape(name="latents, 16 heads", q_heads=16, batch=64, **LATENTS),
     Shape(name="latents, 128 heads", q_heads=128, batch=32, **LATENTS),
     Shape(name="chunks of 512", q_heads=32, kv_heads=8, batch=4, context=8192, chunk=512),
     Shape(name="chunks of 512, short", q_heads=32, kv_heads=8, batch=8, context=2048, chunk=512),
     Shape(name="chunk of 2048", q_heads=32, kv_heads=8, context=16384, chunk=2048),
 )
-"""On one chip: what is served besides, among it what tensor parallelism leaves of the heads of Llama 3 70B and Qwen 3,
-Gemma 3's heads and window, DeepSeek's latents of 576 in whole lanes, on eight chips and on one, and chunked prefill."""
+"""On one chip: what is served besides. Among it what tensor parallelism leaves of the heads of Llama 3 70B and Qwen 3,
+Gemma 3's heads and window, GPT-OSS's heads and sinks, DeepSeek's latents of 576 in whole lanes on eight chips and on
+one, and chunked prefill."""
 
 
 def table_of(shape: Shape, chips: int) -> np.ndarray:
@@ -133,7 +145,7 @@ def paged_operands(shape: Shape) -> tuple[list[Any], dict[int, np.ndarray]]:
     table = table_of(shape, 1)[0]
     pool = struct((shape.kv_heads, table.size, shape.page, shape.head_dim), jnp.dtype(shape.dtype))
     chunk = (shape.chunk,) if shape.chunk else ()
-    queries = struct((shape.batch, shape.q_heads, *chunk, shape.head_dim), jnp.bfloat16)
+    queries = struct((shape.batch, shape.q_heads, *chunk, shape.dim), jnp.bfloat16)
     avals = [queries, pool, pool, struct((shape.batch,), jnp.int32), struct(table.shape, jnp.int32)]
     return avals, {3: shape.lengths, 4: table}
 
@@ -147,7 +159,11 @@ def flash(shape: Shape, workers: Workers) -> Timeline:
         latent = functools.partial(latent_attention, value_dim=shape.value_dim, scale=0.1)
         pages = struct(avals[1].shape[1:], avals[1].dtype)
         return modelled(of_function(latent, [avals[0], pages, *avals[3:]]), workers, {2: steering[3], 3: steering[4]})
-    program = functools.partial(paged_attention, window=shape.window or None, **scales_of(shape))
+    program: Any = functools.partial(paged_attention, window=shape.window or None, **scales_of(shape))
+    if shape.halves:
+        avals[2] = struct((shape.q_heads,), jnp.float32)
+        halves = lambda q, pages, sinks, *rest: program(q, pages, None, *rest, sinks=sinks)  # noqa: E731
+        return modelled(of_function(halves, avals), workers, steering)
     return modelled(of_function(program, avals), workers, steering)
 
 

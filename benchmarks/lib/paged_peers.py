@@ -97,6 +97,32 @@ def ragged_v3(shape: Shape, keys: int, workers: Workers) -> Timeline:
     return modelled(of_function(program, avals), workers, steering)
 
 
+def ragged_v3_64(shape: Shape, keys: int, workers: Workers) -> Timeline:
+    """tpu-inference's variant of it for heads of 64, with sinks; it writes one new key a sequence."""
+    kernel, packing = _kernel("ragged_paged_attention.v3.kernel_hd64"), 2
+    steering = {
+        4: shape.lengths,
+        5: table_of(shape, 1)[0].reshape(-1),
+        6: _places(shape),
+        7: np.full(3, shape.batch, np.int32),
+        "kernel:0": np.int32(shape.batch),
+        **_begun({5: 3, 6: 4, 7: 6}),
+    }
+    rows = -(-shape.kv_heads // packing)
+    pool = struct((steering[5].size, shape.page, rows, packing, shape.head_dim), jnp.bfloat16)
+    program = functools.partial(
+        kernel.ragged_paged_attention_hd64.__wrapped__,
+        sm_scale=shape.dim**-0.5,
+        sliding_window=shape.window or None,
+        num_kv_pages_per_block=keys // shape.page,
+        num_queries_per_block=1,
+        vmem_limit_bytes=VMEM,
+    )
+    tokens = [_tokens(shape, heads) for heads in (shape.q_heads, shape.kv_heads, shape.kv_heads)]
+    avals = [*tokens, pool, *_integers(steering), struct((shape.q_heads,), jnp.float32)]
+    return modelled(of_function(program, avals), workers, steering)
+
+
 def latent_v2(shape: Shape, keys: int, workers: Workers) -> Timeline:
     """tpu-inference's ``mla_ragged_paged_attention`` in its second version; it writes one new key a sequence."""
     kernel = _kernel("mla.v2.kernel")
@@ -130,6 +156,8 @@ def offered(shape: Shape) -> dict[str, Peer]:
     here = TPU_INFERENCE is not None
     if shape.value_dim:
         return {"tpu-inference MLA v2": latent_v2} if here else {}
+    if shape.halves:
+        return {"tpu-inference RPA v3, 64": ragged_v3_64} if here else {}
     peers: dict[str, Peer] = {"jax ragged_paged_attention": ragged}
     if not shape.window and not shape.chunk and shape.dtype == "bfloat16":
         peers["jax paged_attention"] = paged
@@ -170,10 +198,11 @@ def _kernel(module: str) -> Any:
     assert TPU_INFERENCE is not None
     name, version = TPU_INFERENCE.name, int(V5E.name[1])
     if name not in sys.modules:
-        bare, logger = types.ModuleType(name), types.ModuleType(f"{name}.logger")
+        bare, logger, utils = map(types.ModuleType, (name, f"{name}.logger", f"{name}.utils"))
         bare.__path__ = list(TPU_INFERENCE.submodule_search_locations or ())
         logger.init_logger = logging.getLogger  # type: ignore[attr-defined]
-        sys.modules |= {name: bare, logger.__name__: logger}
+        utils.get_device_name = lambda: "TPU v5e"  # type: ignore[attr-defined]
+        sys.modules |= {one.__name__: one for one in (bare, logger, utils)}
     found = importlib.import_module(f"{name}.kernels.{module}")
     if hasattr(found, "get_tpu_version"):
         found.get_tpu_version = lambda: version  # type: ignore[attr-defined]
@@ -191,7 +220,7 @@ def _places(shape: Shape) -> np.ndarray:
 
 
 def _tokens(shape: Shape, heads: int, dtype: Any = jnp.bfloat16) -> Any:
-    return struct((shape.batch * max(1, shape.chunk), heads, shape.head_dim), dtype)
+    return struct((shape.batch * max(1, shape.chunk), heads, shape.dim), dtype)
 
 
 def _integers(steering: Mapping[Any, np.ndarray]) -> list[Any]:

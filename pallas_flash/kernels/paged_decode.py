@@ -6,7 +6,7 @@ keys of each sequence; table: int32[BATCH, PAGES], the pages that hold them, in 
 One grid step walks the blocks of all sequences, a few pages of all heads each, with some under way across the ends of
 sequences. A turn takes one block, or several where key heads are few: every stage is done for all heads of all its
 blocks before the next one, so that what one waits for is hidden behind the others. Each block has a softmax of its own,
-and is then added to the sums of its sequence. A window begins at the block that holds its first key. Without v, some
+and is then added to the sums of its sequence. A window begins at the page that holds its first key. Without v, some
 columns of k are the values: the first ones are both (the latents of DeepSeek's attention), or the last ones are values
 alone, for heads that are narrower than the lanes.
 
@@ -98,62 +98,61 @@ def _decode(lengths, table, q_ref, *refs, sizes):
         return 0 if sizes.window is None else jnp.maximum(lengths[b] - sizes.window, 0)
 
     def begin(b):
-        """The first block of a sequence."""
-        return first_key(jnp.minimum(b, batch - 1)) // keys
+        """The first page of a sequence."""
+        return first_key(jnp.minimum(b, batch - 1)) // sizes.page
 
-    def end(b):
-        """Behind its last one; an empty sequence has a block, too, in which nothing is fetched."""
-        return jnp.maximum(pl.cdiv(lengths[b], keys), 1)
+    def blocks_of(b):
+        """An empty sequence has a block, too, in which nothing is fetched."""
+        return jnp.maximum(pl.cdiv(pl.cdiv(lengths[b], sizes.page) - begin(b), sizes.at_once), 1)
 
-    def next_block(b, i):
-        done = i + 1 >= end(jnp.minimum(b, batch - 1))
-        return jnp.where(done, b + 1, b), jnp.where(done, begin(b + 1), i + 1)
+    def next_block(b, page):
+        done = (page + sizes.at_once) * sizes.page >= lengths[jnp.minimum(b, batch - 1)]
+        return jnp.where(done, b + 1, b), jnp.where(done, begin(b + 1), page + sizes.at_once)
 
-    def blocks_from(b, i):
-        """Those of a turn, and the first of the next one."""
-        found = [(b, i)]
+    def blocks_from(b, page):
+        """Those of a turn, each a sequence and its first page in it, and the first of the next turn."""
+        found = [(b, page)]
         for _ in together:
             found.append(next_block(*found[-1]))
         return found[:-1], found[-1]
 
-    def keys_left(b, i):
+    def keys_left(b, page):
         """From the first key of a block to the end of its sequence; none behind the last sequence."""
-        return jnp.where(b < batch, lengths[jnp.minimum(b, batch - 1)] - i * keys, 0)
+        return jnp.where(b < batch, lengths[jnp.minimum(b, batch - 1)] - page * sizes.page, 0)
 
-    def copies(b, i, n, slot):
-        page = jnp.clip(table[b, i * sizes.at_once + n], 0, k_pages.shape[1] - 1)
-        rows = pl.ds(n * sizes.page, sizes.page)
+    def copies(b, page, n, slot):
+        at, rows = jnp.clip(table[b, page + n], 0, k_pages.shape[1] - 1), pl.ds(n * sizes.page, sizes.page)
         return [
-            pltpu.make_async_copy(cache.at[:, page], ring.at[slot, :, rows], here.at[number, slot])
+            pltpu.make_async_copy(cache.at[:, at], ring.at[slot, :, rows], here.at[number, slot])
             for number, (cache, ring) in enumerate(zip(caches, rings, strict=True))
         ]
 
-    def each_page(b, i, slot, do, whole):
+    def each_page(b, page, slot, do, whole):
         """``do`` the copies of a block's pages; ``whole`` where it has all of them."""
-        pages = pl.cdiv(keys_left(b, i), sizes.page)
+        pages = pl.cdiv(keys_left(b, page), sizes.page)
         pl.when(pages >= sizes.at_once)(whole)
 
         @pl.when(pages < sizes.at_once)
         def _some():
             @pl.loop(0, pages)
             def _page(n):
-                for copy in copies(b, i, n, slot):
+                for copy in copies(b, page, n, slot):
                     do(copy)
 
-    def fetch(b, i, slot):
+    def fetch(b, page, slot):
         def whole():
             for n in range(sizes.at_once):
-                for copy in copies(b, i, n, slot):
+                for copy in copies(b, page, n, slot):
                     copy.start()
 
-        each_page(b, i, slot, lambda copy: copy.start(), whole)
+        each_page(b, page, slot, lambda copy: copy.start(), whole)
 
-    def wait(b, i, slot):
+    def wait(b, page, slot):
         def whole():
             for number, ring in enumerate(rings):
                 pltpu.make_async_copy(ring.at[slot], ring.at[slot], here.at[number, slot]).wait()
 
-        each_page(b, i, slot, lambda copy: copy.wait(), whole)
+        each_page(b, page, slot, lambda copy: copy.wait(), whole)
 
     zero = jnp.int32(0)
     ahead = (zero, jnp.int32(begin(zero)))
@@ -175,8 +174,8 @@ def _decode(lengths, table, q_ref, *refs, sizes):
         slots = [jax.lax.rem(t, sizes.depth) * sizes.together + n for n in together]
         left = [keys_left(*block) for block in blocks]
         own = [jnp.minimum(b, batch - 1) for b, _ in blocks]
-        for (b, i), slot, some in zip(blocks, slots, left, strict=True):
-            wait(b, i, slot)
+        for block, slot, some in zip(blocks, slots, left, strict=True):
+            wait(*block, slot)
 
             @pl.when(some < keys)
             def _partial(slot=slot, some=some):
@@ -199,7 +198,7 @@ def _decode(lengths, table, q_ref, *refs, sizes):
             key = jax.lax.broadcasted_iota(jnp.int32, score.shape, 1)
             attended = key < left[n]
             if sizes.window is not None:
-                attended &= key >= first_key(own[n]) - blocks[n][1] * keys
+                attended &= key >= first_key(own[n]) - blocks[n][1] * sizes.page
             scores[n, head] = jnp.where(attended, score, -jnp.inf)
         for task in tasks:
             top[task] = jnp.max(scores[task], axis=1, keepdims=True)
@@ -224,11 +223,11 @@ def _decode(lengths, table, q_ref, *refs, sizes):
             m_ref[head], l_ref[head], acc_ref[head] = m, weight, acc
 
         coming, later = blocks_from(*carry[2:])
-        for (b, i), slot in zip(coming, slots, strict=True):
-            fetch(b, i, slot)
+        for block, slot in zip(coming, slots, strict=True):
+            fetch(*block, slot)
         return (*following, *later)
 
-    blocks = jax.lax.fori_loop(0, batch, lambda b, n: n + end(b) - begin(b), zero)
+    blocks = jax.lax.fori_loop(0, batch, lambda b, n: n + blocks_of(b), zero)
     jax.lax.fori_loop(0, pl.cdiv(blocks, sizes.together), turn, (zero, jnp.int32(begin(zero)), *ahead))
 
 
