@@ -22,6 +22,7 @@ _LANES = 128
 _LOG2E = 1.4426950408889634
 _SMALL = 256 << 10
 """Bytes of 256 keys below which a block has 512: what is done for every block takes as long."""
+_NARROW = 1024
 _LATENT = PagedBlocks(keys=512, tasks=4, depth=2)
 WithoutTpu = Literal["error", "fallback"]
 
@@ -90,7 +91,7 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
         "scale": (dim**-0.5 if scale is None else scale) * k_scale,
     }
     settings |= {"v_scale": v_scale, "values": None if v_pages is not None else slice(dim, 2 * dim)}
-    blocks = blocks or (_blocks(k_pages, v_pages) if q.ndim == 3 else PrefillBlocks())
+    blocks = blocks or (_blocks(k_pages, v_pages) if q.ndim == 3 else _prefill_blocks(window))
 
     def on_tpu(q: Any, k: Any, v: Any, lengths: Any, table: Any, sinks: Any) -> Any:
         # The kernels have scores in the base of exp2.
@@ -109,6 +110,11 @@ def _blocks(k_pages: Any, v_pages: Any) -> PagedBlocks:
     usual = PagedBlocks()
     a_key = len(k_pages) * k_pages.shape[-1] * k_pages.dtype.itemsize * (1 if v_pages is None else 2)
     return dataclasses.replace(usual, keys=2 * usual.keys) if usual.keys * a_key < _SMALL else usual
+
+
+def _prefill_blocks(window: int | None) -> PrefillBlocks:
+    """For chunks: of a narrow window, large blocks would hold mostly pairs that do not attend."""
+    return PrefillBlocks() if window is None or window > _NARROW else PrefillBlocks(rows=1024, keys=512)
 
 
 def latent_attention(  # noqa: PLR0913 - as above

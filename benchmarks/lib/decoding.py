@@ -117,6 +117,7 @@ SERVING = (
     Shape(name="latents, 128 heads", q_heads=128, batch=32, **LATENTS),
     Shape(name="chunks of 512", q_heads=32, kv_heads=8, batch=4, context=8192, chunk=512),
     Shape(name="chunks of 512, short", q_heads=32, kv_heads=8, batch=8, context=2048, chunk=512),
+    Shape(name="chunks of 512, window 1024", q_heads=32, kv_heads=16, batch=4, context=8192, chunk=512, window=1024),
     Shape(name="chunk of 2048", q_heads=32, kv_heads=8, context=16384, chunk=2048),
 )
 """On one chip: what is served besides. Among it what tensor parallelism leaves of the heads of Llama 3 70B and Qwen 3,

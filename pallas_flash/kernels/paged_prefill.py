@@ -100,50 +100,51 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
         first = lengths[b] - sizes.chunk + step * sizes.queries
         return first, jnp.maximum(jnp.minimum(first + sizes.queries, lengths[b]), 0)
 
-    def blocks_of(b, step):
-        """The first block of keys of a step, and that behind its last."""
+    def pages_of(b, step):
+        """The first page of keys of a step, and that behind its last."""
         first, behind = queries_of(b, step)
-        end = pl.cdiv(behind, keys)
-        before = 0 if sizes.window is None else jnp.maximum(first - sizes.window + 1, 0) // keys
+        end = pl.cdiv(behind, sizes.page)
+        before = 0 if sizes.window is None else jnp.maximum(first - sizes.window + 1, 0) // sizes.page
         return jnp.minimum(before, end), end
 
-    def with_block(b, h, step, j):
-        """This block, or the first one of the next step that has any."""
+    def with_block(b, h, step, page):
+        """The block from this page on, or the first one of the next step that has any."""
 
         def over(at):
             b, h, step, _ = at
             h, step = jnp.where(step + 1 == steps, h + 1, h), jnp.where(step + 1 == steps, 0, step + 1)
             b, h = jnp.where(h == sizes.kv_heads, b + 1, b), jnp.where(h == sizes.kv_heads, 0, h)
-            return b, h, step, blocks_of(jnp.minimum(b, batch - 1), step)[0]
+            return b, h, step, pages_of(jnp.minimum(b, batch - 1), step)[0]
 
         def missing(at):
-            b, _, step, j = at
-            return (b < batch) & (j >= blocks_of(jnp.minimum(b, batch - 1), step)[1])
+            b, _, step, page = at
+            return (b < batch) & (page >= pages_of(jnp.minimum(b, batch - 1), step)[1])
 
-        return jax.lax.while_loop(missing, over, (b, h, step, j))
+        return jax.lax.while_loop(missing, over, (b, h, step, page))
 
-    def pages_of(b, j):
-        return jnp.minimum(pl.cdiv(lengths[b] - j * keys, sizes.page), sizes.at_once)
+    def some_of(b, page):
+        """How many pages a block has."""
+        return jnp.minimum(pl.cdiv(lengths[b], sizes.page) - page, sizes.at_once)
 
-    def copies(b, h, j, n, slot):
+    def copies(b, h, page, n, slot):
         rows = pl.ds(n * sizes.page if isinstance(n, int) else pl.multiple_of(n * sizes.page, sizes.page), sizes.page)
-        page = jnp.clip(table[b, j * sizes.at_once + n], 0, caches[0].shape[1] - 1)
+        at = jnp.clip(table[b, page + n], 0, caches[0].shape[1] - 1)
         return [
-            pltpu.make_async_copy(cache.at[h, page], ring.at[slot, rows], here.at[i, slot])
+            pltpu.make_async_copy(cache.at[h, at], ring.at[slot, rows], here.at[i, slot])
             for i, (cache, ring) in enumerate(zip(caches, rings, strict=True))
         ]
 
     def fetch(at, slot):
         """Begins to fetch a block; the place of the one behind it."""
-        b, h, step, j = at
+        b, h, step, page = at
 
         def start(n):
-            for copy in copies(b, h, j, n, slot):
+            for copy in copies(b, h, page, n, slot):
                 copy.start()
 
         @pl.when(b < batch)
         def _start():
-            count = pages_of(b, j)
+            count = some_of(b, page)
 
             @pl.when(count == sizes.at_once)
             def _whole():
@@ -152,10 +153,10 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
 
             pl.when(count < sizes.at_once)(lambda: pl.loop(0, count)(start))
 
-        return with_block(b, h, step, j + 1)
+        return with_block(b, h, step, page + sizes.at_once)
 
-    def wait(j, slot):
-        count = pages_of(b, j)
+    def wait(page, slot):
+        count = some_of(b, page)
 
         @pl.when(count == sizes.at_once)
         def _whole():
@@ -166,13 +167,13 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
         def _some():
             @pl.loop(0, count)
             def _page(n):
-                for copy in copies(b, h, j, n, slot):
+                for copy in copies(b, h, page, n, slot):
                     copy.wait()
 
-        @pl.when(lengths[b] < (j + 1) * keys)
+        @pl.when(lengths[b] - page * sizes.page < keys)
         def _last():  # what lies behind the last key may be anything, and a weight of 0 does not undo a NaN
             v, row = v_ring[slot], jax.lax.broadcasted_iota(jnp.int32, v_ring.shape[1:], 0)
-            v_ring[slot] = jnp.where(row < lengths[b] - j * keys, v, jnp.zeros_like(v))
+            v_ring[slot] = jnp.where(row < lengths[b] - page * sizes.page, v, jnp.zeros_like(v))
 
     def put(done, at):
         for n, value in enumerate((done, *at)):
@@ -181,7 +182,7 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
     @pl.when((b == 0) & (h == 0) & (step == 0))
     def _first():
         zero = jnp.int32(0)
-        at = with_block(zero, zero, zero, blocks_of(0, 0)[0])
+        at = with_block(zero, zero, zero, pages_of(0, 0)[0])
         for slot in range(sizes.depth):
             at = fetch(at, slot)
         put(zero, at)
@@ -198,13 +199,10 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
     l_ref[...] = jnp.full_like(l_ref, 1 / LANES if sizes.sinks else 0.0)  # a weight of one, lane by lane
     acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    (first, behind), (begin, end) = queries_of(b, step), blocks_of(b, step)
-    whole = begin
-    if sizes.window is not None:
-        whole = jnp.clip(pl.cdiv(jnp.maximum(behind - sizes.window, 0), keys), begin, end)
-    whole_end = jnp.clip(jnp.maximum(first + 1, 0) // keys, whole, end)
+    (first, behind), (begin, end) = queries_of(b, step), pages_of(b, step)
+    seen = 0 if sizes.window is None else behind - sizes.window  # the first key that all queries attend
 
-    def block(j, k_now, v_now, masked):
+    def block(start, k_now, v_now, masked):
         def score(row):
             rows = slice(row, row + sizes.tile)
             scores = jax.lax.dot_general(
@@ -213,7 +211,7 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
             if sizes.softcap is not None:
                 scores = jnp.tanh(scores) * (sizes.softcap * LOG2E)
             if masked:
-                key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1) + j * keys
+                key = jax.lax.broadcasted_iota(jnp.int32, scores.shape, 1) + start
                 ahead = key - jax.lax.broadcasted_iota(jnp.int32, scores.shape, 0) - (first + row % sizes.queries)
                 attends = ahead <= 0
                 if sizes.window is not None:
@@ -249,18 +247,18 @@ def _prefill(lengths, table, q_ref, *refs, sizes):
                 soften(coming)
             gather(row)
 
-    @pl.loop(begin, end)
-    def _block(j):
-        done = place[0]
+    @pl.loop(begin, end, step=sizes.at_once)
+    def _block(page):
+        done, start = place[0], page * sizes.page
         slot = jax.lax.rem(done, sizes.depth)
-        wait(j, slot)
+        wait(page, slot)
         blocks = narrow or [ring.at[slot] for ring in rings]
         for now, ring in zip(narrow, rings, strict=False):
             now[...] = ring[slot].astype(dtype)
         k_now, v_now = blocks[0], blocks[-1]
-        every = (whole <= j) & (j < whole_end)
-        pl.when(every)(lambda: block(j, k_now, v_now, False))
-        pl.when(jnp.logical_not(every))(lambda: block(j, k_now, v_now, True))
+        every = (start >= seen) & (start + keys <= first + 1)
+        pl.when(every)(lambda: block(start, k_now, v_now, False))
+        pl.when(jnp.logical_not(every))(lambda: block(start, k_now, v_now, True))
         put(done + 1, fetch(tuple(place[n] for n in range(1, 5)), slot))
 
     for row in sizes.tiles:
