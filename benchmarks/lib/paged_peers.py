@@ -29,6 +29,8 @@ from ratchet.values.status import Refusal
 import jax.numpy as jnp  # isort: skip
 
 KEYS = (128, 256, 512, 1024, 2048)
+FEWEST = 512
+"""Keys of a block for chunks: with fewer, the peers' programs compile for minutes."""
 VMEM = 100 << 20
 TPU_INFERENCE = importlib.util.find_spec("tpu_inference")
 Peer = Callable[[Shape, int, Workers], Timeline]
@@ -171,7 +173,7 @@ def best(peer: Peer, shape: Shape, sizes: Sequence[int], workers: Workers) -> tu
     modelled: list[tuple[Timeline, int]] = []
     failed: list[tuple[int, Refusal]] = []
     for keys in sizes:
-        if keys % shape.page or shape.context % keys:
+        if keys % shape.page or shape.context % keys or (shape.chunk and keys < FEWEST):
             continue
         try:
             modelled.append((peer(shape, keys, workers), keys))
