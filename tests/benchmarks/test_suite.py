@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from benchmarks.lib import decoding
+from benchmarks.lib import decoding, paged_peers
 from benchmarks.lib.plots import Point, plot_crossover, plot_programs, plot_roofline
 from benchmarks.suite import report
 from benchmarks.suite.models import MODELS, PRICES, decode_row, prefill_row
@@ -132,16 +132,18 @@ def test_a_row_by_hand():
 
 
 def test_the_best_block_of_a_peer_is_taken_and_those_that_fail_are_named():
-    def peer(shape, pages, workers):
-        if pages == 4:
+    def peer(shape, keys, workers):
+        if keys == 256:
             raise Refusal(Status.VMEM_OVERFLOW, "too large")
-        return dataclasses.replace(timeline(), cycles=100 * abs(pages - 2) + 50)
+        return dataclasses.replace(timeline(), cycles=abs(keys - 128) + 50)
 
-    found, words = decoding.best(peer, decoding.Shape(name="x", context=1024), (64, 128, 192, 256), None)
+    shape = decoding.Shape(name="x", context=1024)
+    found, words = paged_peers.best(peer, shape, (32, 64, 128, 192, 256), None)
     assert found.cycles == 50
-    assert words == "128 of 64, 128 keys; 256: VMEM_OVERFLOW", "192 keys do not divide the context"
+    assert words == "128 of 64, 128 keys; 256: VMEM_OVERFLOW", "32 are no page, 192 do not divide the context"
     with pytest.raises(Refusal, match="too large"):
-        decoding.best(peer, decoding.Shape(name="x", context=1024), (256,), None)
+        paged_peers.best(peer, shape, (256,), None)
+    assert paged_peers.best(peer, dataclasses.replace(shape, chunk=8), (128, 512), None)[1] == "512 of 512 keys"
 
 
 # --- the report says what the suite's data says, and names commands that exist ---
