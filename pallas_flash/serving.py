@@ -86,11 +86,12 @@ def paged_attention(  # noqa: PLR0913 - a public operator: every option is a key
     _refuse("paged_attention", findings)
     kernel: Callable[..., Any] = paged_decode if q.ndim == 3 else paged_prefill
     settings: dict[str, Any] = {
+        "scale": (dim**-0.5 if scale is None else scale) * k_scale,
         "softcap": softcap,
         "window": window,
-        "scale": (dim**-0.5 if scale is None else scale) * k_scale,
+        "v_scale": v_scale,
+        "values": None if v_pages is not None else slice(dim, 2 * dim),
     }
-    settings |= {"v_scale": v_scale, "values": None if v_pages is not None else slice(dim, 2 * dim)}
     blocks = blocks or (_blocks(k_pages, v_pages) if q.ndim == 3 else _prefill_blocks(window))
 
     def on_tpu(q: Any, k: Any, v: Any, lengths: Any, table: Any, sinks: Any) -> Any:
@@ -158,8 +159,7 @@ def latent_attention(  # noqa: PLR0913 - as above
         return out
 
     def plain(q: Any, pages: Any, lengths: Any, table: Any) -> jax.Array:
-        values, options = slice(0, value_dim), {"softcap": None, "window": None, "v_scale": 1.0, "sinks": None}
-        return _plain(q, pages[None], None, lengths, table, scale=scale, values=values, **options)
+        return _plain(q, pages[None], None, lengths, table, scale=scale, values=slice(0, value_dim))
 
     return by_platform(kernel, _elsewhere(plain, without_tpu), q, pages, lengths, page_indices)
 
@@ -174,8 +174,8 @@ def _elsewhere(plain: Callable[..., Any], without_tpu: WithoutTpu) -> Callable[.
 
 def _plain(  # noqa: PLR0913 - the kernel's operands
     q: jax.Array, k: jax.Array, v: jax.Array | None, lengths: jax.Array, table: jax.Array,
-    *, scale: float, softcap: float | None, window: int | None, v_scale: float, values: slice | None,
-    sinks: jax.Array | None,
+    *, scale: float, softcap: float | None = None, window: int | None = None, v_scale: float = 1.0,
+    values: slice | None = None, sinks: jax.Array | None = None,
 ) -> jax.Array:  # fmt: skip
     """The same in plain XLA: sequences gathered from their pages."""
     keys, found = (

@@ -160,6 +160,8 @@ OURS_BAND = tuple({"forward": forward_blocks(q, 1, block_kv=kv)} for q in (1024,
 # Chips with matrix units of 256 x 256: every implementation is tried in as many ways at every shape.
 OURS_WIDE = (OURS[0], *_forward((2048, 2), (1024, 2), ahead=7), OURS[2])
 """There a task takes half the time, and waits as long for its maximum: more tasks ahead are tried, too."""
+OURS_QUICK = _forward((1024, 2))
+"""Where a window is several blocks long: larger ones compile for over an hour for tpu7x, with the backward pass."""
 WIDE_SPLASH = _splash((2048, 2048, 512), (2048, 2048, 1024), (1024, 1024, 512), (2048, 1024, 1024))
 _WIDE_BACKWARD = _gradients((1024, 1024, 512), (1024, 1024, 1024), (512, 512, 512))
 TOKAMAX_BEST = {
@@ -223,6 +225,8 @@ def ours_forward(chip: str) -> tuple[Config, ...]:
 def ours_at(shape: Shape, chip: str, *, grad: bool) -> tuple[Config, ...]:
     """What is tried of ours at a shape: forward blocks, or with the backward pass its blocks and the first of those."""
     forward = OURS_BAND if 0 < shape.window <= _NARROW else ours_forward(chip)
+    if grad and chip == "tpu7x" and shape.window > _NARROW:
+        forward = OURS_QUICK
     return tuple({**forward[0], "backward": one} for one in backward_blocks(shape.dim)) if grad else forward
 
 
