@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -371,6 +373,16 @@ def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, dama
     assert own.check(problems["layernorm"], artefact).worst_error <= 1
     assert len(secret_of(tmp_path)) == SECRET_BYTES
     assert (secret_of(tmp_path) == before) == ("references" in damage)
+
+
+def test_all_that_ask_at_once_have_the_same_secret(tmp_path):
+    """A step that asks for values does so beside the step that looks for an earlier verdict."""
+    for number in range(50):
+        root, ready = tmp_path / str(number), threading.Barrier(4)
+        root.mkdir()
+        with ThreadPoolExecutor(4) as pool:
+            found = [pool.submit(lambda: (ready.wait(), secret_of(root))[1]) for _ in range(4)]  # noqa: B023
+        assert len({one.result() for one in found}) == 1
 
 
 def test_no_space_for_the_references_is_not_the_kernels_fault(workers, small_disk, problems):
