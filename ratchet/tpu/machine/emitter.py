@@ -199,7 +199,7 @@ class Emitter:
             if is_vector_code(opcode):
                 self.condition = None
                 (self._rules.get(opcode) or self._rules[opcode.partition(".")[0]])(self)
-            elif opcode in ALIASES and self._is_alias():
+            elif (opcode in ALIASES and self._is_alias()) or self._is_named_anew():
                 aliases.append(self.instruction)
             else:
                 try:
@@ -357,6 +357,13 @@ class Emitter:
                 f"a phi that would move between registers {sorted(sources)} and {register}", self.instruction
             )
         return False
+
+    def _is_named_anew(self) -> bool:
+        """True for a move of what the bundle makes itself to where that is, as the compiler's own spills have."""
+        one = self.instruction
+        if one.opcode != "smov" or one.form.predicate is not None or one.registers != (one.register,):
+            return False
+        return any(made.value == one.reads[0] and made.condition is None for made in self._assigns)
 
     def _is_inert(self, opcode: str) -> bool:
         """Whether instructions of this opcode do nothing that is followed. Of vector code some loads and stores are."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ratchet.tpu import scalar
 from ratchet.tpu.dump.columns import Columns, flat
 from ratchet.tpu.dump.listing import read_instruction
-from ratchet.tpu.machine.emitter import Emitter
+from ratchet.tpu.machine.emitter import Emitter, Untranslatable
 from ratchet.tpu.machine.memory import ScalarMemory
 from ratchet.tpu.machine.rules import RULES
 from ratchet.tpu.machine.words import Arithmetic, NotExecutable, Unknown, UnknownSteers
@@ -61,6 +61,37 @@ def left(*texts: str, **known: object) -> dict[str, object]:
     scope: dict[str, object] = {"X": Arithmetic, **known}
     exec("\n".join(lines), scope)
     return scope
+
+
+def behind(*bundles: tuple[str, ...]) -> dict[str, object]:
+    """Registers behind several bundles of one block."""
+    emitter, lines = Emitter(Columns(flat([])), {}, {}, RULES), list[str]()
+    emitter.begin_block(0)
+    for address, texts in enumerate(bundles):
+        lines += emitter.bundle(tuple(map(read_instruction, texts)), address, address)[0]
+    scope: dict[str, object] = {"X": Arithmetic}
+    exec("\n".join(lines), scope)
+    return scope
+
+
+SPILL = ("%s7_s1 = smov 9", "%s8_s1 = smov %s7_s1")
+"""As where scalars are spilled to HBM: what a bundle makes gets a second name in it."""
+
+
+@pytest.mark.parametrize("name", ["s7", "s8"])
+def test_a_value_may_get_a_second_name_in_its_bundle(name: str) -> None:
+    assert behind(("%s6_s1 = smov 5",), SPILL, (f"%s9_s9 = sadd.s32 %{name}_s1, 1",))["s9"] == 10
+
+
+@pytest.mark.parametrize("bundles", [
+    (("%s6_s1 = smov 5",), ("%s8_s1 = smov %s7_s1",)),
+    (("%s6_s1 = smov 5",), ("%s8_s2 = smov %s7_s1",)),
+    (("%s6_s1 = smov 5",), ("%s7_s1 = smov 9", "%s8_s2 = smov %s7_s1")),
+    (("%s6_s1 = smov 5",), SPILL, ("%s9_s9 = sadd.s32 %s6_s1, 1",)),
+])  # fmt: skip
+def test_a_value_that_its_register_does_not_hold_is_refused(bundles: tuple[tuple[str, ...], ...]) -> None:
+    with pytest.raises(Untranslatable, match="but holds"):
+        behind(*bundles)
 
 
 def computed(opcode: str, operands: list[str], **registers: object) -> object:
