@@ -13,6 +13,7 @@ from ratchet.tpu.mlir.bindings import ir, string
 from ratchet.tpu.mlir.calls import aliases_of, callee, target, walk
 
 _SAME_BYTES = ("stablehlo.reshape",)
+_EDGES = ("edge_padding_low", "edge_padding_high", "interior_padding")
 _PER_CHIP = "sdy.manual_computation"
 
 
@@ -90,7 +91,7 @@ class _Trace:
             return calls[0].operands[argument.arg_number] if len(calls) == 1 else None
         result: Any = ir.OpResult(value)
         op = result.owner.operation
-        if op.name in _SAME_BYTES:
+        if op.name in _SAME_BYTES or _changes_nothing(op):
             return op.operands[0]
         if op.name == _PER_CHIP:
             split.add(_shardings(op, "out_shardings")[result.result_number])
@@ -98,6 +99,13 @@ class _Trace:
         if op.name != "func.call" or len(self.calls[callee(op)]) != 1:
             return None
         return _results(self.functions[callee(op)])[result.result_number]
+
+
+def _changes_nothing(op: ir.Operation) -> bool:
+    """Whether a pad pads by nothing or a slice takes all, as of arrays that are whole tiles already. XLA drops both."""
+    if op.name == "stablehlo.pad":
+        return all(not any(ir.DenseI64ArrayAttr(op.attributes[edge])) for edge in _EDGES)
+    return op.name == "stablehlo.slice" and op.results[0].type == op.operands[0].type
 
 
 def _shardings(op: ir.Operation, which: str) -> list[str]:

@@ -207,8 +207,14 @@ IN_PLACE = blocked(double, input_output_aliases={0: 0})
         (lambda x: (IN_PLACE(x), x + 1), (((0,), 0),)),
         (lambda x: IN_PLACE(x + 1), ()),
         (lambda x: IN_PLACE(IN_PLACE(x).reshape(1024, 128)), (((), 0),)),
+        (lambda x: jax.lax.slice(IN_PLACE(jnp.pad(x, ((0, 0), (0, 0)))), (0, 0), (1024, 128)), (((), 0),)),
+        (lambda x: IN_PLACE(jax.lax.pad(x, 0.0, ((1, -1, 0), (0, 0, 0)))), ()),
+        (lambda x: IN_PLACE(jnp.pad(x[:512], ((0, 512), (0, 0)))), ()),
     ],
-    ids=["direct", "in a function", "reshaped", "not in place", "result used", "read elsewhere", "computed", "twice"],
+    ids=[
+        *("direct", "in a function", "reshaped", "not in place", "result used", "read elsewhere", "computed", "twice"),
+        *("padded by nothing", "shifted", "padded"),
+    ],
 )
 def test_only_what_a_kernel_overwrites_itself_is_donated(compiled, function, aliases):
     program = compiled(artefact(function, X))
