@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.coverage import page
 from benchmarks.coverage.calls import CASES
 from benchmarks.coverage.cores import NAMES
-from benchmarks.coverage.repositories import clone_commands
 from benchmarks.lib.command import command
+from benchmarks.lib.repositories import clone_commands
 from benchmarks.lib.table import show_all
 from ratchet.tpu.compiler.environment import compiler_version
 

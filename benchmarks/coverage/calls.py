@@ -55,7 +55,7 @@ class Case:
 
     @property
     def repository(self) -> str:
-        """Key of :data:`benchmarks.coverage.repositories.REPOSITORIES`."""
+        """Key of :data:`benchmarks.lib.repositories.REPOSITORIES`."""
         return self.name.partition("/")[0]
 
 

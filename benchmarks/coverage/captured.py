@@ -7,10 +7,8 @@ TPU slice with the same axes, so that ``jax.shard_map`` gets none of theirs.
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
@@ -92,11 +90,6 @@ def _stopping(seen: _Seen) -> Iterator[None]:
 def of_test(case: type, name: str, **more: Any) -> Call:
     """What the method ``name`` of a class of tests calls; nothing is set up before."""
     return _captured(lambda _: getattr(case(name), name)(), name, **more)
-
-
-def cells(notebook: Path) -> list[str]:
-    """The code of a notebook, cell by cell."""
-    return ["".join(one["source"]) for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
 
 
 def of_cells(sources: Sequence[str], place: int, instead: Mapping[str, object] | None = None, **more: Any) -> Call:

@@ -22,8 +22,8 @@ import numpy as np
 
 import ratchet
 from benchmarks.coverage.calls import CASES, Call
-from benchmarks.coverage.repositories import module_of
 from benchmarks.lib.programs import largest_error
+from benchmarks.lib.repositories import module_of
 from ratchet.tpu.exporting import for_tpu, in_one_line
 
 MOST_DEVICES = 8

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.coverage.calls import CASES
 from benchmarks.coverage.cores import NAMES
-from benchmarks.coverage.repositories import REPOSITORIES
+from benchmarks.lib.repositories import REPOSITORIES
 
 Record = Mapping[str, Any]
 NOTICED_PERCENT = 0.5
@@ -22,7 +22,7 @@ ours at small shapes, compiled for v5e or a slice of it, executed for their valu
 of theirs is here: programs of guides and tests run as they are, up to where they call the kernel, on the slice's mesh.
 Written by `python -m benchmarks.coverage --sources DIR --page docs/coverage.md`, which also prints a line for each
 kernel: values, error, microseconds. `--clone` prints how the sources are fetched, at the commits that are listed in
-`benchmarks/coverage/repositories.py`.
+`benchmarks/lib/repositories.py`.
 
 *Right* means equal to the repository's own reference, or to one that says the same in plain JAX, else to Pallas's
 interpreter. A *finding* is a hazard that the judge reports of the kernel as it is called here; its outputs are then not

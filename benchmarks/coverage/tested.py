@@ -7,10 +7,8 @@ questions after the device are answered as on the chip.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
@@ -69,12 +67,6 @@ def of_blocks(
             run_blocks(sources[: place + 1], instead, last=lambda: now.append(run), asserts=True)
 
     return _judged(program, chip, number, dict(axes))
-
-
-def blocks(page: Path) -> list[str]:
-    """The Python of a page in Markdown, block by block; what only a notebook understands is left out."""
-    listed = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    return [one for one in listed if "%timeit" not in one]
 
 
 def _judged(

@@ -181,7 +181,7 @@ def decode_rows(model: Model) -> Rows:
         for batch in (1, 8):
             shape = model.token(model.context, batch, CHIPS)
             timed = [decoding.row(shape, "paged_decode", decoding.ours(shape, chips, workers)) for chips in (1, CHIPS)]
-            rows += [decode_row(model, shape, one) for one in (*timed, *peers_of(shape, workers, PEER_KEYS))]
+            rows += [decode_row(model, shape, one) for one in (*timed, *peers_of(shape, workers, keys=PEER_KEYS))]
     return rows
 
 

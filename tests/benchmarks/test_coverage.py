@@ -15,7 +15,7 @@ import ratchet
 from benchmarks.coverage import __main__ as coverage
 from benchmarks.coverage import captured, one, page, tested
 from benchmarks.coverage.calls import CASES, Call, case
-from benchmarks.coverage.repositories import INSTALLED, REPOSITORIES, clone_commands
+from benchmarks.lib.repositories import INSTALLED, REPOSITORIES, blocks, cells, clone_commands
 
 WHOLE = {
     "name": "jax/double", "traced": "yes", "compiled": "yes", "executed": "yes", "values": "right",
@@ -75,7 +75,7 @@ def test_a_guide_runs_up_to_its_call_which_is_traced_on_another_mesh(tmp_path):
     listed = [{"cell_type": "markdown", "source": ["text"]}]
     listed += [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in PROGRAM]
     notebook.write_text(json.dumps({"cells": listed}))
-    sources = captured.cells(notebook)
+    sources = cells(notebook)
     assert sources == list(PROGRAM)
     call = captured.of_cells(sources, 2, instead={"rows": 8}, reference=np.sin)
     assert call.where == {"chip": "v5e", "mesh": {"x": 1}, "specs": (P("x"),)}
@@ -154,7 +154,7 @@ np.testing.assert_array_equal(double(double(x)), 4 * x)
 
 def test_a_block_of_a_guide_is_judged_after_what_those_before_define(tmp_path):
     (tmp_path / "guide.md").write_text(GUIDE)
-    sources = tested.blocks(tmp_path / "guide.md")
+    sources = blocks(tmp_path / "guide.md")
     assert len(sources) == 3
     for number, first in ((0, 1), (1, 2)):
         call = tested.of_blocks(sources, 2, chip="v5e", number=number, instead={"many": 4})

@@ -131,19 +131,37 @@ def test_a_row_by_hand():
     assert found["tokens/s"] == pytest.approx(20_000)
 
 
-def test_the_best_block_of_a_peer_is_taken_and_those_that_fail_are_named():
-    def peer(shape, keys, workers):
-        if keys == 256:
+def test_the_best_blocks_of_a_peer_are_taken_and_those_that_fail_are_named():
+    def peer(shape, blocks, workers):
+        if blocks.keys == 256:
             raise Refusal(Status.VMEM_OVERFLOW, "too large")
-        return dataclasses.replace(timeline(), cycles=abs(keys - 128) + 50)
+        return dataclasses.replace(timeline(), cycles=abs(blocks.keys - 512) + 50 * blocks.sequences)
 
-    shape = decoding.Shape(name="x", context=1024)
-    found, words = paged_peers.best(peer, shape, (32, 64, 128, 192, 256), None)
+    tried = [paged_peers.Blocks(keys=keys, sequences=many) for many in (1, 4) for keys in (256, 512, 1024)]
+    found, words = paged_peers.best(peer, None, tried, None)
     assert found.cycles == 50
-    assert words == "128 of 64, 128 keys; 256: VMEM_OVERFLOW", "32 are no page, 192 do not divide the context"
+    assert words == "512 of 512, 1024, 4 x 512, 4 x 1024; 256: VMEM_OVERFLOW; 4 x 256: VMEM_OVERFLOW"
     with pytest.raises(Refusal, match="too large"):
-        paged_peers.best(peer, shape, (256,), None)
-    assert paged_peers.best(peer, dataclasses.replace(shape, chunk=8), (128, 512), None)[1] == "512 of 512 keys"
+        paged_peers.best(peer, None, tried[:1], None)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"context": 1024}, ["128", "256", "512", "1024"]),
+        ({"context": 1024, "page": 256}, ["256", "512", "1024"]),
+        ({"context": 1024, "chunk": 512}, ["128 x 512", "128 x 1024", "512 x 512", "512 x 1024"]),
+        ({"context": 512, "value_dim": 512}, ["256", "512", "4 x 256", "4 x 512"]),
+    ],
+)
+def test_blocks_are_whole_pages_and_divide_the_context(given, said):
+    assert [str(one) for one in paged_peers.blocks_of(decoding.Shape(name="x", **given))] == said
+
+
+def test_peers_are_what_there_is_a_clone_of(tmp_path):
+    shape = decoding.Shape(name="x", context=1024)
+    assert list(paged_peers.offered(shape, tmp_path)) == ["jax ragged_paged_attention", "jax paged_attention"]
+    assert list(paged_peers.offered(dataclasses.replace(shape, value_dim=512), tmp_path)) == []
 
 
 # --- the report says what the suite's data says, and names commands that exist ---

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +15,6 @@ from typing import Any
 from unittest import TestCase
 
 import jax
-
-from benchmarks.coverage.captured import cells
-from benchmarks.coverage.tested import blocks
 
 INSTALLED = "installed"
 """Instead of a commit: the repository's package is in this environment."""
@@ -70,7 +69,6 @@ REPOSITORIES = {
         bare=("tpu_inference",),
         stubs={
             "tpu_inference.logger": {"init_logger": _logger},
-            "tpu_inference.envs": {},
             "tpu_inference.utils": {
                 "align_to": lambda size, step: -(-size // step) * step,
                 "get_device_name": lambda num_devices=None: "TPU v5e",
@@ -178,6 +176,17 @@ def module_of(name: str, path: str, sources: Path) -> Any:
     if path.endswith(".md"):
         return blocks(sources / name / path)
     return import_module(path.removeprefix(f"{repository.root}/").removesuffix(".py").replace("/", "."))
+
+
+def cells(notebook: Path) -> list[str]:
+    """The code of a notebook, cell by cell."""
+    return ["".join(one["source"]) for one in json.loads(notebook.read_text())["cells"] if one["cell_type"] == "code"]
+
+
+def blocks(page: Path) -> list[str]:
+    """The Python of a page in Markdown, block by block; what only a notebook understands is left out."""
+    listed = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [one for one in listed if "%timeit" not in one]
 
 
 def _enter(repository: Repository, sources: Path, name: str) -> None:
