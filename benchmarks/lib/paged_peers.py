@@ -45,7 +45,9 @@ class Blocks:
 
 DECODING = tuple(Blocks(keys=keys) for keys in (128, 256, 512, 1024, 2048))
 LATENTS = tuple(Blocks(keys=keys, sequences=many) for many in (1, 4) for keys in (256, 512, 1024, 2048))
-CHUNKS = tuple(Blocks(queries=many, keys=keys) for many in (128, 512) for keys in (512, 1024))
+CHUNKS = tuple(Blocks(queries=128, keys=keys) for keys in (512, 1024, 2048)) + tuple(
+    Blocks(queries=512, keys=keys) for keys in (512, 1024)
+)
 """With fewer keys, programs compile for minutes."""
 Peer = Callable[[Shape, Blocks, Workers], Timeline]
 

@@ -150,7 +150,7 @@ def test_the_best_blocks_of_a_peer_are_taken_and_those_that_fail_are_named():
     [
         ({"context": 1024}, ["128", "256", "512", "1024"]),
         ({"context": 1024, "page": 256}, ["256", "512", "1024"]),
-        ({"context": 1024, "chunk": 512}, ["128 x 512", "128 x 1024", "512 x 512", "512 x 1024"]),
+        ({"context": 2048, "chunk": 512}, ["128 x 512", "128 x 1024", "128 x 2048", "512 x 512", "512 x 1024"]),
         ({"context": 512, "value_dim": 512}, ["256", "512", "4 x 256", "4 x 512"]),
     ],
 )
