@@ -377,7 +377,7 @@ def test_a_damaged_private_folder_is_made_anew(workers, tmp_path, problems, dama
 
 def test_all_that_ask_at_once_have_the_same_secret(tmp_path):
     """A step that asks for values does so beside the step that looks for an earlier verdict."""
-    for number in range(50):
+    for number in range(5):
         root, ready = tmp_path / str(number), threading.Barrier(4)
         root.mkdir()
         with ThreadPoolExecutor(4) as pool:
