@@ -14,6 +14,8 @@ from benchmarks.lib.table import show
 from ratchet.exam.judge.workers import Workers
 from ratchet.tpu.chips import V5E
 
+OURS = ("decode_kernel.py", "paged_decode")
+
 
 def main() -> None:
     options = command(__doc__, quick="two shapes only").parse_args()
@@ -25,7 +27,7 @@ def main() -> None:
         times = {(r["program"], r["chips"]): r["us"] for r in rows if r["shape"] == shape.name}
         four = min(us for (_, chips), us in times.items() if chips == 4)
         one = times["paged_decode", 1]
-        peers = [us for (program, _), us in times.items() if program.startswith(("jax", "tpu-inference", "sglang-jax"))]
+        peers = [us for (program, _), us in times.items() if program not in OURS]
         print(
             f"{shape.name}: four chips are {one / four:.2f} times as fast as one"
             + (f"; one chip is {min(peers) / one:.2f} times as fast as the best peer" if peers else "")

@@ -153,7 +153,7 @@ def ragged_v3_64(kernel: Any, shape: Shape, blocks: Blocks, workers: Workers) ->
 def latent_v2(kernel: Any, shape: Shape, blocks: Blocks, workers: Workers, *, sgl: bool = False) -> Timeline:
     """``mla_ragged_paged_attention`` in its second version, tpu-inference's or ``sgl``ang-jax's.
 
-    It writes one new key a sequence. sglang-jax's is told where each sequence's pages begin.
+    Both write one new key of each sequence. sglang-jax's also takes where the pages of each begin.
     """
     none, all_of = np.array([shape.batch] * 2, np.int32), np.array([0, shape.batch], np.int32)
     integers = [shape.lengths, table_of(shape, 1)[0].reshape(-1), _places(shape)]

@@ -50,7 +50,7 @@ def secret_of(root: Path) -> bytes:
                     top.write(_NAME, secrets.token_bytes(SECRET_BYTES), mode=0o600)
         own, stored = key.known(), top.read(_NAME, SECRET_BYTES)
     except OSError as error:
-        message = f"cannot keep {_NAME}: {error.strerror}; remove it, it is made anew"
+        message = f"cannot keep {_NAME} and its lock: {error.strerror}; remove both, they are made anew"
         raise Refusal(Status.LEDGER_UNWRITABLE, message) from None
     return own.digest("secret", stored) if own else stored
 
